@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from envgen.cli.command import Command, Makes, Parallel, Runs
 from envgen.cli.console import OnProgress, fail, heading, remark, require, say
 from envgen.cli.records import write_json
 from envgen.cli.settings import Values
-from envgen.core.errors import ConfigError, PipelineError, TargetsMissedError
+from envgen.core.errors import ConfigError, TargetsMissedError
 from envgen.core.limits import Label, Whole
+from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.general.generate import GenerateConfig
 
 
@@ -37,28 +41,42 @@ def _range(levels: range) -> str:
     return f"{levels[0]}..{levels[-1]}" if len(levels) > 1 else str(levels[0])
 
 
-class General(Parallel, Runs, GenerateConfig, Makes):
+class General(Parallel, Runs, AuthorConfig, GenerateConfig, Makes):
     """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
 
-    Needs no model. Stopped, the same command goes on where it was.
+    Needs no model. With --author, a model writes the pages of any category (docs/models.md), and the same
+    gates prove them. Stopped, the same command goes on where it was.
     """
 
     names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
-    hidden = frozenset(("min_level", "max_level"))
+    hidden = frozenset(("min_level", "max_level", "topics"))
     examples = (
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
         "envgen generate general --page my.toml --out ds/",
         "envgen generate general --level 6..8 --max-shortcut 0.1 --out hard/",
+        'envgen generate general --author SPEC --category "booking a ferry" -o f/',
+        "envgen generate general --author SPEC --sample-categories 20 -o many/",
     )
     verb = "envgen.pipelines.general.generate:generate"
 
     level: Label | None = None
     """1 (easy) .. 10: one level, or a range. None: 1..5, or min_level..max_level of --config."""
 
+    topics: tuple[Label, ...] = ()
+    """Categories that a model writes pages for."""
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    """What all models together may cost; they need a price."""
+    concurrency: int = Field(default=8, ge=1, le=1_024)
+    """Categories that models work on at the same time."""
+    preflight: bool = True
+    """Ask each model's server one small thing before the work begins."""
+
     @classmethod
     def settle(cls, given: Values) -> None:
-        """A range of levels is its two bounds."""
+        """A range of levels is its two bounds; with an author, categories are whatever one can name."""
+        if given.get("author"):
+            given["topics"] = given.pop("categories", ())
         if (level := given.pop("level", None)) is not None:
             given["min_level"], given["max_level"] = parse_levels(str(level))
 
@@ -70,6 +88,30 @@ class General(Parallel, Runs, GenerateConfig, Makes):
             some, every = _range(levels[:count]), _range(levels)
             remark(f"warning: {have} {some} of {every}; --environments {len(levels)} has all")
         return {}
+
+    def call(self, more: Mapping[str, Any]) -> Any:
+        """Generate from the pages of the package, or let a model write some first."""
+        if not self.author:
+            if self.sample_categories or self.categories_file or self.reviewer:
+                raise ConfigError("a model writes pages of such categories", "--author SPEC")
+            return super().call(more)
+        from envgen.pipelines.author.generate import chosen, estimate, generate_authored
+
+        if self.pages:
+            raise ConfigError("--page and --author exclude each other", "drop one of them")
+        config = AuthorConfig.model_validate(
+            {name: getattr(self, name) for name in AuthorConfig.model_fields}
+        )
+        making = {name: getattr(self, name) for name in GenerateConfig.model_fields}
+        found = chosen(config, self.topics, self.seed)
+        need = estimate(config, len(found))
+        cost = f", {need.cost_usd:.2f} USD" if need.cost_usd else ""
+        remark(f"{len(found)} categories need at most about {need.prompt_tokens:,} tokens{cost}")
+        return generate_authored(
+            config, GenerateConfig.model_validate(making), found, self.out,
+            max_cost_usd=self.max_cost_usd, concurrency=self.concurrency, check=self.preflight,
+            workers=self.workers, backend=self.backend, progress=more["progress"],
+        )  # fmt: skip
 
     def execute(self) -> None:
         """Targets that nothing reaches are a check that failed, not a wrong command."""
@@ -89,9 +131,6 @@ class General(Parallel, Runs, GenerateConfig, Makes):
             fail()
 
 
-_REACHABLE = "give the tools of that scene what its rules read"
-
-
 class PageCommand(Command):
     """Check a domain's page, and show a task of each level.
 
@@ -108,23 +147,13 @@ class PageCommand(Command):
 
     def execute(self) -> None:
         """Show the prompts; an error names the part of the page and what to do."""
-        from envgen.pipelines.general.authoring.tasks import tasks_from
         from envgen.pipelines.general.domains import page_file
-        from envgen.pipelines.general.programs.task_code import TaskCompiler
-        from envgen.pipelines.general.words.prompt import prompt
+        from envgen.pipelines.general.rehearse import rehearse
 
-        domain = page_file(self.page)
-        tasks, prompts = tasks_from(domain.text), []
-        for level, (problem, _) in enumerate(tasks.rehearsed(self.seed), 1):
-            text = prompt(problem, tasks.lexicon)
-            try:
-                TaskCompiler().code(problem)
-            except PipelineError as error:
-                raise ConfigError(
-                    f"domain {domain.id!r}, level {level}: {error}", _REACHABLE
-                ) from error
-            prompts.append({"level": level, "policy": text.policy_text, "prompt": text.text})
-            heading(f"{domain.id} level {level}")
-            say("\n\n".join(part for part in (text.policy_text, text.text) if part))
+        domain, prompts = page_file(self.page), []
+        for one in rehearse(domain, self.seed):
+            prompts.append(one._asdict())
+            heading(f"{domain.id} level {one.level}")
+            say("\n\n".join(part for part in (one.policy, one.prompt) if part))
         remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
         write_json(self.figures, {"id": domain.id, "key": domain.key, "levels": prompts})

@@ -27,7 +27,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.core.limits import Json, Line, Text, fault
+from envgen.core.limits import Json, Line, Text, Whole, fault
 from envgen.core.types import Message, PublicTask, Record, Sampling
 from envgen.policies.base import (
     CancelledPolicyError,
@@ -65,19 +65,19 @@ class BatchConfig(OpenAIConfig):
     """Requests that come within so many seconds of one another stand in one file."""
 
 
+class _Response(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    status_code: Whole
+    body: Json = None
+
+
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     custom_id: Annotated[str, Field(max_length=200)]
     response: _Response | None = None
     error: Json = None
-
-
-class _Response(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    status_code: int
-    body: Json = None
 
 
 class _Request(Record):

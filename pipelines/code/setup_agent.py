@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recipe, Status
 from envgen.core.errors import SandboxError, WorkspaceError
-from envgen.core.limits import Line, Whole
+from envgen.core.limits import Label, Line, Text, Whole
 from envgen.core.types import Record, Sampling, Schema, Usage
 from envgen.policies.agent import AgentConfig, AgentTool, run_agent
 from envgen.policies.ask import block
@@ -35,12 +35,12 @@ class HandIn(BaseModel):
 
     model_config = ConfigDict(extra="ignore", title="hand_in")
 
-    runner: str
-    install: list[str]
-    build: list[str] = Field(default_factory=list)
-    variables: dict[str, str] = Field(default_factory=dict)
-    options: str = ""
-    version: str = ""
+    runner: Label
+    install: list[Text]
+    build: list[Text] = Field(default_factory=list)
+    variables: dict[Label, Text] = Field(default_factory=dict)
+    options: Label = ""
+    version: Label = ""
 
 
 _BASH: Schema = {

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd, lcm
 from pathlib import Path
@@ -201,6 +201,7 @@ def generate(
     workers: int | None = None,
     backend: WorkerBackend = "auto",
     progress: Progress | None = None,
+    lineage: Mapping[str, JsonValue] | None = None,
 ) -> GenerateSummary:
     """Generate a dataset folder at ``out``.
 
@@ -213,6 +214,7 @@ def generate(
         workers: processes; default: one per core. The bytes don't depend on it.
         backend: the sandbox that gates run generated code in.
         progress: called after each environment.
+        lineage: what else the dataset's funnel says, such as how its pages came about.
 
     Raises:
         ConfigError: if ``out`` exists, or no task of some level can be made from a page.
@@ -246,7 +248,7 @@ def generate(
     if not any(one.tasks for one in yields) and (nearest := _nearest(config, yields)):
         shutil.rmtree(partial)  # or other targets would be refused as another configuration
         raise TargetsMissedError(f"no task reaches the targets; the nearest: {nearest}", _EASIER)
-    dataset = _write(config, out, yields, compiled)
+    dataset = _write(config, out, yields, compiled, lineage or {})
     shutil.rmtree(partial)
     seconds = time.monotonic() - started
     reasons = Counter(reason for one in yields for reason in one.reasons)
@@ -322,7 +324,13 @@ def _describe(job: EnvironmentJob, result: Yield) -> str:
     return f"{job.domain} level {job.level}: {kept} task{'' if kept == 1 else 's'}"
 
 
-def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: bool) -> Dataset:
+def _write(
+    config: GenerateConfig,
+    out: Path,
+    yields: list[Yield],
+    compiled: bool,
+    lineage: Mapping[str, JsonValue],
+) -> Dataset:
     tasks = [task for one in yields for task in one.tasks]
     if not tasks:
         reasons = Counter(reason for one in yields for reason in one.reasons)
@@ -348,7 +356,9 @@ def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: boo
         for task in group:
             spec = task.spec.model_copy(update={"split": splits[environment.spec.id]})
             writer.add_task(task.model_copy(update={"spec": spec}))
-    return writer.finish(funnel=funnel(yields), dataset_evidence=dataset_evidence(pairs))
+    return writer.finish(
+        funnel={**funnel(yields), **lineage}, dataset_evidence=dataset_evidence(pairs)
+    )
 
 
 _EASIER = "lower the targets, or ask for a higher --level"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.limits import Count, Label, Sha256
+from envgen.core.limits import Count, Label, Real, Sha256
 from envgen.core.surrogates import from_json
 from envgen.core.types import Record, Usage
 from envgen.store.trust import cache_folder
@@ -27,7 +27,7 @@ class AttackFigures(Record):
     passed: Count
     """With half of the score or more, which none of them deserves."""
     unjudged: Count
-    mean: float | None
+    mean: Real | None
     """Score."""
 
 
@@ -44,21 +44,21 @@ class JudgeReport(Record):
     """Whether the judge may reward."""
     reasons: tuple[Label, ...]
     """Why not."""
-    false_passes: float | None
+    false_passes: Real | None
     """Share of the attacks read by the judge that scored one half or more."""
-    false_passes_high: float | None
+    false_passes_high: Real | None
     """Upper end of its 95 % interval (Wilson): so few attacks can't show less."""
-    true_passes: float | None
+    true_passes: Real | None
     """Share of good answers with half of the score or more."""
-    retest_agreement: float | None
+    retest_agreement: Real | None
     """Share of verdicts on good and middling answers that another seed gives again."""
-    order_agreement: float | None
+    order_agreement: Real | None
     """Share of them that stay when the items stand in reverse order."""
-    length_correlation: float | None
+    length_correlation: Real | None
     """Of an answer's length with its score, over all answers that were read; Pearson's."""
-    padding_gain: float | None
+    padding_gain: Real | None
     """How much repeating a middling answer three times raises its score."""
-    unjudged: float
+    unjudged: Real
     """Share of all answers that were asked about."""
     attacks: tuple[AttackFigures, ...]
     usage: Usage

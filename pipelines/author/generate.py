@@ -1,0 +1,402 @@
+"""Environments that a model writes (DeepSeek-V3.2, section 3.2.3): of each category a page, proven and read.
+
+For each category an author writes a page (``page_agent.py``); the gates of the general family prove a task of
+each of its levels, and a reviewer reads them (``review.py``). Pages that pass all of it are then what
+``generate`` makes a dataset from, as it does from a page by hand: no gate knows who wrote a page.
+
+What models said is recorded in ``OUT.calls``, what became of each category in ``OUT.pages``: a run that was
+stopped goes on, and pays nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+from pydantic import JsonValue, ValidationError
+
+from envgen.core.canonical import content_hash, pretty
+from envgen.core.errors import ConfigError, EnvgenError, PipelineError, PolicyError
+from envgen.core.limits import Count, Label, Seconds, Text, fault
+from envgen.core.seeding import derive
+from envgen.core.types import Record, Sampling, Usage
+from envgen.environments.search import open_corpus
+from envgen.pipelines.author.config import AuthorConfig
+from envgen.pipelines.author.page_agent import PageRun, Stage, said, write_page
+from envgen.pipelines.author.review import ReviewFinding, review, told
+from envgen.pipelines.author.taxonomy import Category, categories, load_categories, sample
+from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.page_files import read_page
+from envgen.pipelines.general.generate import GenerateConfig, GenerateSummary, generate
+from envgen.pipelines.search.roles import CorpusLibrary
+from envgen.policies.agent import AgentConfig
+from envgen.policies.base import BudgetExceededError, Policy
+from envgen.policies.budget import Budget, Price
+from envgen.policies.preflight import preflight
+from envgen.policies.registry import PolicyConfig, parse_policy
+from envgen.policies.repeats import Repeats
+from envgen.policies.replay import RecordPolicy
+from envgen.sandboxes.base import Sandbox, SandboxSpec, create
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.corpus import Corpus
+from envgen.store.corpus_lines import package_corpus
+from envgen.store.dataset import Dataset
+
+logger = logging.getLogger(__name__)
+Progress = Callable[[int, int, str], None]
+_TOKENS = 1_500_000
+"""Prompt tokens of a category, at most about: an author's conversation is sent again with each turn."""
+_REPLY_SHARE = 0.05
+_MOST_REASONS = 6
+_REASON_CHARS = 500
+_RECORDED = ("replay:", "record:", "batch:")
+
+
+class CategoryOutcome(Record):
+    """What became of a category."""
+
+    category: Category
+    kept: bool
+    why: Text = ""
+    """Why not."""
+    run: PageRun | None = None
+    reviews: tuple[tuple[ReviewFinding, ...], ...] = ()
+    """Of each page that was proven."""
+    usage: Usage = Usage()
+    """Of author and reviewer."""
+    proving_seconds: Seconds = 0.0
+
+
+class AuthorSummary(GenerateSummary):
+    """The outcome of a run with a model, with what it cost."""
+
+    categories: Count
+    kept: Count
+    """Categories with a page that was proven and read."""
+    dropped: dict[Label, Count]
+    """The others, by why."""
+    cannot: dict[Label, Count]
+    """What authors say that the page language can't say."""
+    usage: Usage
+    stopped: Text = ""
+
+
+def chosen(config: AuthorConfig, names: Sequence[str], seed: int) -> list[Category]:
+    """The categories of a run: those that are named, or a draw.
+
+    Raises:
+        ConfigError: if there are none, or one can't be one.
+    """
+    known = (
+        categories() if config.categories_file is None else load_categories(config.categories_file)
+    )
+    if config.sample_categories is not None:
+        if names:
+            raise ConfigError("--category and --sample-categories exclude each other", "drop one")
+        return list(sample(known, config.sample_categories, seed))
+    if not names:
+        raise ConfigError(
+            "nothing says what the environments are about",
+            "--category NAME or --sample-categories N",
+        )
+    return [_named(name, known) for name in names]
+
+
+def _named(name: str, known: Sequence[Category]) -> Category:
+    """The category of this id or name, or a new one."""
+    for one in known:
+        if name in (one.id, one.name):
+            return one
+    slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40].strip("-")
+    try:
+        return Category(id=slug or f"category-{content_hash(name)[:8]}", name=name)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{name[:60]!r} is no category: {fault(error)}", "name it in a line"
+        ) from None
+
+
+def estimate(config: AuthorConfig, count: int) -> Usage:
+    """About what so many categories need at most.
+
+    Raises:
+        ConfigError: if the option ``price`` is none.
+    """
+    prompt = count * min(_TOKENS, config.max_tokens_per_category or _TOKENS)
+    completion = round(prompt * _REPLY_SHARE)
+    try:
+        price = Price.model_validate(config.options.get("price") or {})
+    except ValidationError as error:
+        raise ConfigError(f"policy option 'price': {fault(error)}") from None
+    cost = price.cost(prompt, completion)
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=True)
+
+
+def generate_authored(
+    config: AuthorConfig,
+    making: GenerateConfig,
+    found: Sequence[Category],
+    out: str | Path,
+    *,
+    max_cost_usd: float | None = None,
+    concurrency: int = 8,
+    check: bool = True,
+    workers: int | None = None,
+    backend: WorkerBackend = "auto",
+    progress: Progress | None = None,
+) -> AuthorSummary:
+    """Let models write pages, and generate a dataset at ``out`` from those that hold.
+
+    Args:
+        config: who writes and reads.
+        making: what to make of the pages: environments, tasks, levels, targets, seed.
+        found: the categories.
+        out: the dataset folder; it must not exist.
+        max_cost_usd: what all models together may cost.
+        concurrency: categories worked on at the same time.
+        check: send each model server one small request first.
+        workers: processes that prove; default: one per core.
+        backend: the sandbox that gates run generated code in.
+        progress: called as categories end and environments are proven.
+
+    Raises:
+        ConfigError: if ``out`` exists, or one category may cost more than all.
+        PipelineError: if no page was kept; the hint tells why.
+        PolicyError: if a model fails again and again, and nothing was kept.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    one = estimate(config, 1).cost_usd
+    if max_cost_usd is not None and one > max_cost_usd:
+        raise ConfigError(
+            f"one category may cost {one:.2f} USD, and {max_cost_usd:g} USD are the most",
+            "raise --max-cost, or bound it: --max-tokens-per-category",
+        )
+    work = _Authoring(config, making, out, Budget(max_cost_usd), check, workers, backend)
+    outcomes = work.all(found, concurrency, progress)
+    kept = [one for one in outcomes if one.kept and one.run is not None and one.run.page]
+    dropped = Counter(one.why[:200] for one in outcomes if not one.kept)
+    if not kept:
+        if work.fatal is not None:
+            raise work.fatal
+        why = "; ".join(f"{reason} ({n})" for reason, n in dropped.most_common(6))
+        raise PipelineError("no page was kept", work.stopped or why)
+    pages = tuple(read_page(one.run.page or "", "") for one in kept if one.run is not None)
+    summary = generate(
+        making.model_copy(update={"pages": pages, "categories": ()}), out,
+        workers=workers, backend=backend, progress=progress,
+        lineage={"authored": [_lineage(one) for one in outcomes]},
+    )  # fmt: skip
+    return AuthorSummary(
+        **summary.model_dump(), categories=len(outcomes), kept=len(kept), dropped=dict(dropped),
+        cannot=dict(Counter(said[:200] for one in kept if one.run for said in one.run.cannot)),
+        usage=sum((one.usage for one in outcomes), Usage()), stopped=work.stopped,
+    )  # fmt: skip
+
+
+def _lineage(one: CategoryOutcome) -> dict[str, JsonValue]:
+    """What a dataset's manifest says of a category: how its page came about, and what it cost."""
+    run = one.run
+    return {
+        "category": one.category.id,
+        "kept": one.kept,
+        "why": one.why[:500],
+        "rounds": [] if run is None else [
+            {"stage": step.stage, "finding": step.finding[:500]} for step in run.rounds
+        ],
+        "cannot": [] if run is None else list(run.cannot),
+        "sources": [] if run is None else [list(pair) for pair in run.sources],
+        "tokens": one.usage.prompt_tokens + one.usage.completion_tokens,
+        "cost_usd": one.usage.cost_usd,
+        "proving_seconds": round(one.proving_seconds, 1),
+    }  # fmt: skip
+
+
+class _Authoring:
+    """Categories at work, several at a time; one of them is proven at a time, on all cores."""
+
+    def __init__(
+        self, config: AuthorConfig, making: GenerateConfig, out: Path, budget: Budget, check: bool,
+        workers: int | None, backend: WorkerBackend,
+    ) -> None:  # fmt: skip
+        self.config, self.making = config, making
+        self.workers, self.backend = workers, backend
+        self.pages = out.with_name(f"{out.name}.pages")
+        self.stopped, self.fatal = "", None  # type: str, PolicyError | None
+        self._calls, self._budget = out.with_name(f"{out.name}.calls"), budget
+        self._proving, self._repeats = Lock(), Repeats(5)
+        corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
+        corpus.remember()
+        self.library = CorpusLibrary(open_corpus(corpus.hash))
+        self.author = self._policy(config.author, check)
+        self.reviewer = self._policy(config.reviewer, check) if config.reviewer else self.author
+
+    def _policy(self, spec: str, check: bool) -> Policy:
+        policy = parse_policy(
+            PolicyConfig(spec=spec, options=self.config.options), budget=self._budget
+        )
+        if check:
+            preflight(policy, Sampling())
+        return policy
+
+    def all(
+        self, found: Sequence[Category], concurrency: int, progress: Progress | None
+    ) -> list[CategoryOutcome]:
+        """What became of each category."""
+        outcomes: list[CategoryOutcome] = []
+        with ThreadPoolExecutor(concurrency) as pool:
+            for outcome in pool.map(self._guarded, found):
+                outcomes.append(outcome)
+                if progress:
+                    kept = sum(one.kept for one in outcomes)
+                    cost = sum(one.usage.cost_usd for one in outcomes)
+                    text = f"{kept} of {len(outcomes)} categories kept, {cost:.2f} USD"
+                    progress(len(outcomes), len(found), text)
+        return outcomes
+
+    def _guarded(self, category: Category) -> CategoryOutcome:
+        """One category; what breaks in it drops it alone, but for a model that keeps failing so."""
+        known = self._known(category)
+        if known is not None:
+            return known
+        if self.stopped:
+            return CategoryOutcome(category=category, kept=False, why="not begun")
+        try:
+            outcome = self._category(category)
+        except BudgetExceededError as error:
+            self.stopped = str(error)
+            return CategoryOutcome(category=category, kept=False, why="the budget was spent")
+        except PolicyError as error:
+            if self._repeats.too_many(str(error)):
+                self.fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
+            why = f"no reply: {str(error)[:200]}"
+            return CategoryOutcome(category=category, kept=False, why=why)
+        self._repeats.clear()
+        self._keep(outcome)
+        return outcome
+
+    def _category(self, category: Category) -> CategoryOutcome:
+        config, levels = self.config, self.making.max_level
+        seed = derive(self.making.seed, "category", category.id)
+        name = f"author/{self.making.seed}/{category.id}"
+        reviews: list[tuple[ReviewFinding, ...]] = []
+        spent, seconds = [Usage()], [0.0]
+        author, reviewer = self._recorded(category)
+
+        def judge(domain: Domain) -> tuple[Stage, str]:
+            started = time.monotonic()
+            with self._proving, tempfile.TemporaryDirectory(prefix="envgen-author-") as folder:
+                trial, finding = self._proven(domain, Path(folder) / "trial", seed)
+                seconds[0] += time.monotonic() - started
+                if finding or trial is None:
+                    return "proof", finding
+                read = review(
+                    reviewer, category, trial, name=f"{name}/review/{len(reviews)}", seed=seed
+                )
+            spent[0] += read.usage
+            if read.answer is None:
+                return (
+                    "review",
+                    "",
+                )  # a reader whose words can't be read stops nobody; see ``why`` below
+            reviews.append(tuple(read.answer.findings))
+            if any(one.blocking for one in read.answer.findings):
+                return "review", "A reader of the tasks says:\n" + told(read.answer.findings)
+            return "review", ""
+
+        agent = AgentConfig(
+            turns=config.turns, submissions=config.submissions,
+            tokens=config.max_tokens_per_category, seed=seed,
+        )  # fmt: skip
+        with _place(self.backend) as place:
+            run = write_page(author, category, levels, place, self.library, judge, agent, name=name)
+        why = "" if run.page else _why(run)
+        if run.page and not reviews:
+            run, why = run.model_copy(update={"page": None}), "no review could be read"
+        return CategoryOutcome(
+            category=category, kept=not why, why=why, run=run, reviews=tuple(reviews),
+            usage=run.usage + spent[0], proving_seconds=seconds[0],
+        )  # fmt: skip
+
+    def _proven(self, domain: Domain, out: Path, seed: int) -> tuple[Dataset | None, str]:
+        """A dataset with a task of each level, and what is wrong with those that are missing."""
+        levels = self.making.max_level
+        trial = GenerateConfig(
+            pages=(domain,), environments=levels, tasks_per_environment=1, max_level=levels,
+            seed=derive(seed, "trial"),
+        )  # fmt: skip
+        try:
+            made = generate(trial, out, workers=self.workers, backend=self.backend)
+        except EnvgenError as error:
+            return None, _compact(f"no task was proven. {said(error)}")
+        dataset = Dataset.open(out)
+        have = {dataset.facts(name).level for name in dataset.tasks}
+        missing = sorted(set(trial.levels) - have)
+        if not missing:
+            return dataset, ""
+        wanted = tuple(f" level {level}: " for level in missing)
+        reasons = [one for one in made.reasons if any(level in one for level in wanted)]
+        lines = [f"Proven are the levels {sorted(have)}; not: {missing}."]
+        return None, "\n".join([*lines, *(_compact(one) for one in reasons[:_MOST_REASONS])])
+
+    def _recorded(self, category: Category) -> tuple[Policy, Policy]:
+        """Author and reviewer, what they say kept in a file of the category's own."""
+
+        def of(policy: Policy, spec: str, role: str) -> Policy:
+            if spec.startswith(_RECORDED):
+                return policy
+            return RecordPolicy(policy, self._calls / category.id / f"{role}.jsonl")
+
+        return (
+            of(self.author, self.config.author, "author"),
+            of(self.reviewer, self.config.reviewer or self.config.author, "reviewer"),
+        )
+
+    def _file(self, category: Category) -> Path:
+        key = {
+            "category": category.model_dump(mode="json"), "levels": self.making.max_level,
+            "author": self.config.model_dump(mode="json", exclude={"options"}), "seed": self.making.seed,
+        }  # fmt: skip
+        return self.pages / f"{category.id}.{content_hash(key)[:12]}.json"
+
+    def _known(self, category: Category) -> CategoryOutcome | None:
+        """What became of a category in an earlier run of the same configuration."""
+        path = self._file(category)
+        if not path.is_file():
+            return None
+        try:
+            return CategoryOutcome.model_validate_json(path.read_text("utf-8"))
+        except ValueError:
+            logger.warning("%s can't be read; its category is done again", path)
+            return None
+
+    def _keep(self, outcome: CategoryOutcome) -> None:
+        path = self._file(outcome.category)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if outcome.run is not None and outcome.run.page:
+            (self.pages / f"{outcome.category.id}.toml").write_text(outcome.run.page, "utf-8")
+        path.write_text(pretty(outcome), "utf-8")
+
+
+def _place(backend: WorkerBackend) -> Sandbox:
+    """Where an author's bash runs: no network, nothing of this machine."""
+    name = backend if backend in ("bubblewrap", "docker") else "auto"
+    return create(SandboxSpec(memory_bytes=1 << 30, disk_bytes=64 << 20, wall_s=60.0), name)
+
+
+def _why(run: PageRun) -> str:
+    """Why an author's page was not kept, to be counted."""
+    last = run.rounds[-1].stage if run.rounds else ""
+    return f"the author: {run.ended}" + (f", the last page refused by the {last}" if last else "")
+
+
+def _compact(reason: str) -> str:
+    return reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} ..."
