@@ -41,7 +41,7 @@ def _range(levels: range) -> str:
     return f"{levels[0]}..{levels[-1]}" if len(levels) > 1 else str(levels[0])
 
 
-class General(Parallel, Runs, AuthorConfig, GenerateConfig, Makes):
+class General(Parallel, Runs, GenerateConfig, AuthorConfig, Makes):
     """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
 
     Needs no model. With --author, a model writes the pages of any category (docs/models.md), and the same
