@@ -50,8 +50,12 @@ class Budget:
 
     def charge(self, usage: Usage) -> None:
         """Count what a reply cost."""
+        self.spend(usage.cost_usd)
+
+    def spend(self, cost_usd: float) -> None:
+        """Count US dollars."""
         with self._lock:
-            self._spent += usage.cost_usd
+            self._spent += cost_usd
 
     def check(self) -> None:
         """Refuse a new request once the budget is spent.

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from envgen.core.limits import Json, Label, Line
 from envgen.core.types import Record
+from envgen.pipelines.author.panel import Band
 
 
 class AuthorConfig(Record):
@@ -30,5 +31,13 @@ class AuthorConfig(Record):
     """Times that an author may hand its page in."""
     turns: int = Field(default=80, ge=1, le=10_000)
     """Replies of an author."""
+    panel: tuple[Line, ...] = ()
+    """Policies that solve what an author made, as --policy names one; the author then makes it harder or
+    easier until they pass as often as --target-pass says."""
+    target_pass: Band = "0.1..0.6"
+    """The band of pass rates that the panel is to have, over all tasks. A page that misses it when the
+    submissions are spent is kept all the same, the nearest one, and its rate is told."""
+    panel_episodes: int = Field(default=4, ge=1, le=1_000)
+    """Of each policy of the panel, for each task."""
     max_tokens_per_category: int | None = Field(default=None, ge=1)
     """Tokens of an author's conversation, all requests added up."""

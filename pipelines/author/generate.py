@@ -29,7 +29,9 @@ from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Usage
 from envgen.environments.search import open_corpus
 from envgen.pipelines.author.config import AuthorConfig
-from envgen.pipelines.author.page_agent import PageRun, Stage, said, write_page
+from envgen.pipelines.author.page_agent import MOST_CHARS, PageRun, Round, said, write_page
+from envgen.pipelines.author.panel import band, play
+from envgen.pipelines.author.panel import told as told_rate
 from envgen.pipelines.author.review import ReviewFinding, review, told
 from envgen.pipelines.author.taxonomy import Category, categories, load_categories, sample
 from envgen.pipelines.general.authoring.page import Domain
@@ -40,9 +42,10 @@ from envgen.policies.agent import AgentConfig
 from envgen.policies.base import BudgetExceededError, Policy
 from envgen.policies.budget import Budget, Price
 from envgen.policies.preflight import preflight
-from envgen.policies.registry import PolicyConfig, parse_policy
+from envgen.policies.registry import PolicyConfig, parse_policy, unknown_policy
 from envgen.policies.repeats import Repeats
 from envgen.policies.replay import RecordPolicy
+from envgen.rollout.gold import POLICY_KINDS
 from envgen.sandboxes.base import Sandbox, SandboxSpec, create
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
@@ -210,8 +213,9 @@ def _lineage(one: CategoryOutcome) -> dict[str, JsonValue]:
         "kept": one.kept,
         "why": one.why[:500],
         "rounds": [] if run is None else [
-            {"stage": step.stage, "finding": step.finding[:500]} for step in run.rounds
+            {"stage": step.stage, "finding": step.finding[:500], "rate": step.rate} for step in run.rounds
         ],
+        "rate": None if run is None else run.rate,
         "cannot": [] if run is None else list(run.cannot),
         "sources": [] if run is None else [list(pair) for pair in run.sources],
         "tokens": one.usage.prompt_tokens + one.usage.completion_tokens,
@@ -236,6 +240,9 @@ class _Authoring:
         corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
         corpus.remember()
         self.library = CorpusLibrary(open_corpus(corpus.hash))
+        for spec in config.panel:
+            if spec.partition(":")[0] not in POLICY_KINDS:
+                raise unknown_policy(spec)
         self.author = self._policy(config.author, check)
         self.reviewer = self._policy(config.reviewer, check) if config.reviewer else self.author
 
@@ -291,26 +298,24 @@ class _Authoring:
         spent, seconds = [Usage()], [0.0]
         author, reviewer = self._recorded(category)
 
-        def judge(domain: Domain) -> tuple[Stage, str]:
-            started = time.monotonic()
-            with self._proving, tempfile.TemporaryDirectory(prefix="envgen-author-") as folder:
-                trial, finding = self._proven(domain, Path(folder) / "trial", seed)
+        def judge(domain: Domain) -> Round:
+            with tempfile.TemporaryDirectory(prefix="envgen-author-") as folder:
+                started = time.monotonic()
+                with self._proving:
+                    trial, finding = self._proven(domain, Path(folder) / "trial", seed)
                 seconds[0] += time.monotonic() - started
                 if finding or trial is None:
-                    return "proof", finding
-                read = review(
-                    reviewer, category, trial, name=f"{name}/review/{len(reviews)}", seed=seed
-                )
-            spent[0] += read.usage
-            if read.answer is None:
-                return (
-                    "review",
-                    "",
-                )  # a reader whose words can't be read stops nobody; see ``why`` below
-            reviews.append(tuple(read.answer.findings))
-            if any(one.blocking for one in read.answer.findings):
-                return "review", "A reader of the tasks says:\n" + told(read.answer.findings)
-            return "review", ""
+                    return Round(stage="proof", finding=finding[:MOST_CHARS])
+                which = f"{name}/review/{len(reviews)}"
+                read = review(reviewer, category, trial, name=which, seed=seed)
+                spent[0] += read.usage
+                if read.answer is None:  # see ``why`` below
+                    return Round(stage="review")
+                reviews.append(tuple(read.answer.findings))
+                if any(one.blocking for one in read.answer.findings):
+                    text = "A reader of the tasks says:\n" + told(read.answer.findings)
+                    return Round(stage="review", finding=text[:MOST_CHARS])
+                return self._solved(trial, category, Path(folder))
 
         agent = AgentConfig(
             turns=config.turns, submissions=config.submissions,
@@ -346,6 +351,32 @@ class _Authoring:
         reasons = [one for one in made.reasons if any(level in one for level in wanted)]
         lines = [f"Proven are the levels {sorted(have)}; not: {missing}."]
         return None, "\n".join([*lines, *(_compact(one) for one in reasons[:_MOST_REASONS])])
+
+    def _solved(self, trial: Dataset, category: Category, folder: Path) -> Round:
+        """What the panel makes of it, if there is one."""
+        if not self.config.panel:
+            return Round(stage="review")
+        players = [
+            PolicyConfig(
+                spec=self._kept(spec, category, number),
+                options=self.config.options if "@" in spec else {},
+            )
+            for number, spec in enumerate(self.config.panel, 1)
+        ]
+        found = play(trial, players, self.config.panel_episodes, folder / "runs", self._budget)
+        wanted = band(self.config.target_pass)
+        return Round(
+            stage="panel",
+            finding=told_rate(found, wanted),
+            rate=found.rate,
+            missed=found.distance(wanted),
+        )
+
+    def _kept(self, spec: str, category: Category, number: int) -> str:
+        """A model of the panel, what it says kept; players of this process need no record."""
+        if "@" not in spec or spec.startswith(_RECORDED):
+            return spec
+        return f"record:{self._calls / category.id / f'panel-{number}.jsonl'}:{spec}"
 
     def _recorded(self, category: Category) -> tuple[Policy, Policy]:
         """Author and reviewer, what they say kept in a file of the category's own."""

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from envgen.core.errors import ConfigError, EnvgenError, SandboxError
-from envgen.core.limits import Count, Label, Text
+from envgen.core.limits import Count, Label, Real, Text
 from envgen.core.types import Record, Usage
 from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.general.authoring.page import Domain
@@ -30,6 +30,8 @@ from envgen.sandboxes.base import Sandbox
 
 PAGE = "page.toml"
 COMMAND_S = 60.0
+MOST_CHARS = 20_000
+"""Of what is found wrong with a page."""
 _IN_PROMPT = 3
 """Sections of the manual that the prompt holds; the others are read with a tool."""
 
@@ -62,7 +64,7 @@ The manual:
 {manual}
 """
 
-Stage = Literal["page", "proof", "review"]
+Stage = Literal["page", "proof", "review", "panel"]
 
 
 class HandedSource(BaseModel):
@@ -87,16 +89,23 @@ class Round(Record):
     """A page that was handed in, and what was wrong with it."""
 
     stage: Stage
-    """What refused it last: the compiler, the gates, or the reviewer."""
-    finding: Annotated[str, Field(max_length=20_000)] = ""
+    """What refused it, or looked at it last: the compiler, the gates, the reviewer, or the panel."""
+    finding: Annotated[str, Field(max_length=MOST_CHARS)] = ""
     """Empty: nothing."""
+    rate: Real | None = None
+    """Of the panel."""
+    missed: Real = 0.0
+    """How far that is from the band that is wanted."""
 
 
 class PageRun(Record):
     """What came of an author's conversation."""
 
     page: Text | None
-    """The page that was accepted, in TOML."""
+    """The page that gates and reviewer accepted, in TOML; of several the one that the panel solves most
+    nearly as often as is wanted."""
+    rate: Real | None = None
+    """How often the panel solves its tasks."""
     ended: Label
     turns: Count
     rounds: tuple[Round, ...]
@@ -106,8 +115,8 @@ class PageRun(Record):
     usage: Usage = Usage()
 
 
-Judge = Callable[[Domain], tuple[Stage, str]]
-"""What gates or a reviewer find wrong with a page that rehearses well; empty: nothing."""
+Judge = Callable[[Domain], Round]
+"""What gates, a reviewer or a panel find wrong with a page that rehearses well."""
 
 
 def write_page(
@@ -137,8 +146,7 @@ def write_page(
         PolicyError: if the policy gives no reply.
     """
     rounds: list[Round] = []
-    pages: list[str] = []
-    given: list[HandedPage] = []
+    good: list[tuple[Round, str, HandedPage]] = []
 
     def accept(handed: HandedPage) -> str:
         try:
@@ -150,12 +158,11 @@ def write_page(
         except EnvgenError as error:
             rounds.append(Round(stage="page", finding=said(error)))
             return said(error)
-        stage, finding = judge(domain)
-        rounds.append(Round(stage=stage, finding=finding[:20_000]))
-        if not finding:
-            pages.append(text)
-            given.append(handed)
-        return finding
+        found = judge(domain)
+        rounds.append(found)
+        if not found.finding or found.stage == "panel":
+            good.append((found, text, handed))
+        return found.finding
 
     run = run_agent(
         policy,
@@ -167,9 +174,11 @@ def write_page(
         family="general",
         config=config,
     )
-    last = given[-1] if given else HandedPage()
+    best = min(reversed(good), key=lambda one: one[0].missed, default=None)
+    last = HandedPage() if best is None else best[2]
     return PageRun(
-        page=pages[-1] if pages else None,
+        page=None if best is None else best[1],
+        rate=None if best is None else best[0].rate,
         ended=run.ended,
         turns=run.turns,
         rounds=tuple(rounds),

@@ -100,7 +100,8 @@ def test_a_page_is_mended_until_compiler_gates_and_reader_are_content(tmp_path: 
     assert "what is a bench?" in told[7]
     assert (summary.kept, summary.tasks, summary.cannot) == (1, 2, {"seasons": 1})
     assert validate(tmp_path / "ds").passed
-    (lineage,) = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]  # type: ignore[misc]
+    authored: Any = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]
+    (lineage,) = authored
     assert [step["stage"] for step in lineage["rounds"]] == ["page", "review", "review"]
     assert (tmp_path / "ds.pages" / f"{SLUG}.toml").read_text() == PAGE + "\n"
 
@@ -136,6 +137,36 @@ def test_what_models_said_replays_and_a_stopped_run_pays_nothing_twice(tmp_path:
     }
     assert len(hashes) == 1
     assert list(Dataset.open(tmp_path / "again").tasks) == list(Dataset.open(tmp_path / "ds").tasks)
+
+
+EASY = PAGE
+HARD = PAGE.replace("max_level = 5", "max_level = 6").replace(
+    "levels = [3, 4]", "levels = [3, 4, 5]"
+)
+
+
+def test_a_panel_that_passes_too_often_has_the_author_harden_the_page(tmp_path: Path) -> None:
+    """Gold passes always, so its band is never met: the page is kept, and how far it is from it is told."""
+    brains = {"author": author(write(EASY), ("hand_in", {}), write(HARD), ("hand_in", {}))}
+    panel = ("gold", "random-valid")
+    summary, server = run(
+        tmp_path / "ds",
+        brains,
+        panel=panel,
+        panel_episodes=3,
+        target_pass="0.1..0.3",
+        submissions=2,
+    )
+    told = [one for one in results(server) if "Solvers pass" in one]
+    assert len(told) == 1  # the second hand_in ends it
+    assert "1: gold: 1.00" in told[0]
+    assert "Make tasks harder" in told[0]
+    authored: Any = Dataset.open(summary.path).manifest.funnel["authored"]
+    rounds = authored[0]["rounds"]
+    assert [one["stage"] for one in rounds] == ["panel", "panel"]
+    assert authored[0]["rate"] == rounds[1]["rate"] > 0.3
+    met, _ = run(tmp_path / "met", {}, panel=("gold",), panel_episodes=1, target_pass="0.5..1")
+    assert met.kept == 1
 
 
 NAMES = re.search(r'bench_names = "(.*)"', PAGE)
@@ -218,7 +249,11 @@ def test_budgets_and_categories_that_can_not_be_end_clearly(tmp_path: Path) -> N
         run(tmp_path / "spent", {}, max_cost_usd=0.03, names=("a", "b", "c"), **short)
     assert "budget" in caught.value.hint
     config = AuthorConfig(author="openai:a@http://127.0.0.1:9/v1")
-    wrong = (([], "nothing says"), ([" "], "is no category"), (["x" * 10_240], "no category"))
+    wrong: tuple[tuple[list[str], str], ...] = (
+        ([], "nothing says"),
+        ([" "], "is no category"),
+        (["x" * 10_240], "no category"),
+    )
     for names, why in wrong:
         with pytest.raises(ConfigError, match=why):
             chosen(config, names, 0)
