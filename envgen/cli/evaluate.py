@@ -9,6 +9,7 @@ from envgen.cli.command import Command, run_folder
 from envgen.cli.console import OnProgress, fail, heading, prose, require, say
 from envgen.cli.records import show_record, write_json
 from envgen.cli.rollouts import tell_tool_faults
+from envgen.store.manifest import MANIFEST
 from envgen.train.evaluate import EvalConfig
 
 
@@ -76,19 +77,32 @@ class Evaluate(EvalConfig, Command):
 
 
 class Report(Command):
-    """Show a training run's curves on one page, finished or not."""
+    """Show a training run's curves on one page, finished or not; or how a dataset came about.
+
+    Of a dataset: what was drafted, rejected and proven; of one whose pages a model wrote also what became of
+    each category, what refused its pages, and what a kept task has cost.
+    """
 
     places = {"RUN": "run_folder"}
     names = {"-o --out FILE": "page"}
-    examples = ("envgen report runs/grpo", "envgen report runs/sft --out sft.html")
+    examples = (
+        "envgen report runs/grpo",
+        "envgen report runs/sft --out sft.html",
+        "envgen report ds/",
+    )
 
     run_folder: Path
-    """A folder of `envgen train`."""
+    """A folder of `envgen train`, or a dataset."""
     page: Path | None = None
     """Where to write. None: RUN/report.html."""
 
     def execute(self) -> None:
-        """Write the page."""
+        """Write the page, or tell how the dataset came about."""
+        if (self.run_folder / MANIFEST).is_file():
+            from envgen.cli.origin import show_origin
+
+            write_json(self.figures, show_origin(self.run_folder))
+            return
         from envgen.report.html import write_report
         from envgen.report.training import training_report
 

@@ -11,6 +11,7 @@ import pytest
 from model_server import ModelServer, Raw
 from search_models import Brain, script
 
+from envgen.cli.origin import show_origin
 from envgen.core.errors import ConfigError, PipelineError, PolicyError
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.generate import AuthorSummary, chosen, generate_authored
@@ -79,7 +80,9 @@ def results(server: ModelServer) -> list[str]:
     return [one["content"] for one in longest["messages"] if one["role"] == "tool"]
 
 
-def test_a_page_is_mended_until_compiler_gates_and_reader_are_content(tmp_path: Path) -> None:
+def test_a_page_is_mended_until_compiler_gates_and_reader_are_content(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     broken = PAGE.replace("spot[k].room >= param", "spot[k].rum >= param")
     blocking = {"level": 2, "kind": "unclear", "blocking": True, "text": "what is a bench?"}
     brains = {
@@ -103,6 +106,10 @@ def test_a_page_is_mended_until_compiler_gates_and_reader_are_content(tmp_path: 
     authored: Any = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]
     (lineage,) = authored
     assert [step["stage"] for step in lineage["rounds"]] == ["page", "review", "review"]
+    assert show_origin(tmp_path / "ds")["authored"] == authored
+    shown = capfd.readouterr().out
+    assert "page 1, review 1" in shown
+    assert "can't say (1): seasons" in shown
     assert (tmp_path / "ds.pages" / f"{SLUG}.toml").read_text() == PAGE + "\n"
 
     read = next(one for one in server.generations if one["model"] == "reviewer")["messages"]
