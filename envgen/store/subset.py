@@ -125,12 +125,25 @@ def merge(
         one if isinstance(one, Dataset) else Dataset.open(one, unproven=unproven)
         for one in datasets
     ]
+    return copy_datasets(
+        sources, out, name=name, funnel={"merged": [one.manifest.content_hash for one in sources]}
+    )
+
+
+def copy_datasets(
+    sources: Sequence[Dataset], out: str | Path, *, name: Id, funnel: Mapping[str, JsonValue]
+) -> MergeSummary:
+    """The same of one dataset or more that are open, with what their maker says of them.
+
+    Raises:
+        StoreError: as ``merge``.
+    """
     with DatasetWriter(out, name=name, sources=sources) as writer:
         union = _Union(writer)
         for source in sources:
             union.take(source)
         splits = union.write()
-        merged = writer.finish(funnel={"merged": [one.manifest.content_hash for one in sources]})
+        merged = writer.finish(funnel=funnel)
     return MergeSummary(
         path=str(out),
         datasets=len(sources),

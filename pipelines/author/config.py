@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ class AuthorConfig(Record):
     made: --category is then what they are to be about."""
     reviewer: Line = ""
     """The model that reads tasks as an agent would; empty: the author's, in a conversation of its own."""
+    form: Literal["page", "code"] = "page"
+    """page: a domain page, of which nothing runs. code: tools, data, checks and a solution in Python, for
+    what a page can't say; such code runs in sandboxes alone, and one task an environment is made."""
     options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of the models' clients, such as api_key_env=NAME."""
     sample_categories: int | None = Field(default=None, ge=1, le=5_000)

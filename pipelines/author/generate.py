@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -28,15 +29,19 @@ from envgen.core.limits import Count, Label, Seconds, Text, fault
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Usage
 from envgen.environments.search import open_corpus
+from envgen.pipelines.author.code_folder import CodeRun, rows_of, shown, write_code
+from envgen.pipelines.author.code_form import CodeAuthors
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.page_agent import MOST_CHARS, PageRun, Round, said, write_page
 from envgen.pipelines.author.panel import band, play
 from envgen.pipelines.author.panel import told as told_rate
-from envgen.pipelines.author.review import ReviewFinding, review, told
+from envgen.pipelines.author.review import ReviewFinding, review, review_texts, told
 from envgen.pipelines.author.taxonomy import Category, categories, load_categories, sample
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.generate import GenerateConfig, GenerateSummary, generate
+from envgen.pipelines.packed.folder import EnvironmentFolder
+from envgen.pipelines.packed.pack import pack
 from envgen.pipelines.search.roles import CorpusLibrary
 from envgen.policies.agent import AgentConfig
 from envgen.policies.base import BudgetExceededError, Policy
@@ -51,6 +56,7 @@ from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
 from envgen.store.corpus_lines import package_corpus
 from envgen.store.dataset import Dataset
+from envgen.store.subset import copy_datasets
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
@@ -70,6 +76,8 @@ class CategoryOutcome(Record):
     why: Text = ""
     """Why not."""
     run: PageRun | None = None
+    code: CodeRun | None = None
+    """In form code."""
     reviews: tuple[tuple[ReviewFinding, ...], ...] = ()
     """Of each page that was proven."""
     usage: Usage = Usage()
@@ -185,23 +193,54 @@ def generate_authored(
         )
     work = _Authoring(config, making, out, Budget(max_cost_usd), check, workers, backend)
     outcomes = work.all(found, concurrency, progress)
-    kept = [one for one in outcomes if one.kept and one.run is not None and one.run.page]
+    kept = [one for one in outcomes if one.kept]
     dropped = Counter(one.why[:200] for one in outcomes if not one.kept)
     if not kept:
         if work.fatal is not None:
             raise work.fatal
         why = "; ".join(f"{reason} ({n})" for reason, n in dropped.most_common(6))
-        raise PipelineError("no page was kept", work.stopped or why)
-    pages = tuple(read_page(one.run.page or "", "") for one in kept if one.run is not None)
-    summary = generate(
-        making.model_copy(update={"pages": pages, "categories": ()}), out,
-        workers=workers, backend=backend, progress=progress,
-        lineage={"authored": [_lineage(one) for one in outcomes]},
-    )  # fmt: skip
+        raise PipelineError("nothing was kept", work.stopped or why)
+    lineage: dict[str, JsonValue] = {"authored": [_lineage(one) for one in outcomes]}
+    if config.form == "code":
+        summary = _packed(making, kept, out, backend, lineage)
+    else:
+        pages = tuple(read_page(one.run.page or "", "") for one in kept if one.run is not None)
+        summary = generate(
+            making.model_copy(update={"pages": pages, "categories": ()}), out,
+            workers=workers, backend=backend, progress=progress, lineage=lineage,
+        )  # fmt: skip
     return AuthorSummary(
         **summary.model_dump(), categories=len(outcomes), kept=len(kept), dropped=dict(dropped),
         cannot=dict(Counter(said[:200] for one in kept if one.run for said in one.run.cannot)),
         usage=sum((one.usage for one in outcomes), Usage()), stopped=work.stopped,
+    )  # fmt: skip
+
+
+def _packed(
+    making: GenerateConfig, kept: Sequence[CategoryOutcome], out: Path, backend: WorkerBackend,
+    lineage: Mapping[str, JsonValue],
+) -> GenerateSummary:  # fmt: skip
+    """The dataset of environments in code, each packed and proven once more from its files."""
+    started = time.monotonic()
+    made: list[Dataset] = []
+    with tempfile.TemporaryDirectory(prefix="envgen-author-") as scratch:
+        for one in kept:
+            assert one.code is not None
+            folder = Path(scratch) / one.category.id
+            write_code(folder, one.category, one.code)
+            summary = pack(folder, folder.with_name(f"{folder.name}.ds"), backend=backend)
+            if not summary.written:
+                faults = "; ".join(
+                    f"{g.gate}: {g.reason}" for t in summary.tasks for g in t.failures
+                )
+                raise PipelineError(f"{one.category.id} is not proven again", faults)
+            made.append(Dataset.open(summary.path))
+        copy_datasets(made, out, name=making.name, funnel={"tasks": len(made), **lineage})
+    seconds = time.monotonic() - started
+    return GenerateSummary(
+        path=str(out), environments=len(made), tasks=len(made), asked=len(made), drafted=len(made),
+        rejected={}, seconds=seconds, proving_seconds=seconds, difficulty_seconds=0.0,
+        tasks_per_second=len(made) / seconds, resumed=0,
     )  # fmt: skip
 
 
@@ -216,6 +255,7 @@ def _lineage(one: CategoryOutcome) -> dict[str, JsonValue]:
             {"stage": step.stage, "finding": step.finding[:500], "rate": step.rate} for step in run.rounds
         ],
         "rate": None if run is None else run.rate,
+        "amendments": [] if one.code is None else list(one.code.amendments),
         "cannot": [] if run is None else list(run.cannot),
         "sources": [] if run is None else [list(pair) for pair in run.sources],
         "tokens": one.usage.prompt_tokens + one.usage.completion_tokens,
@@ -277,7 +317,8 @@ class _Authoring:
         if self.stopped:
             return CategoryOutcome(category=category, kept=False, why="not begun")
         try:
-            outcome = self._category(category)
+            code = self.config.form == "code"
+            outcome = self._coded(category) if code else self._category(category)
         except BudgetExceededError as error:
             self.stopped = str(error)
             return CategoryOutcome(category=category, kept=False, why="the budget was spent")
@@ -329,6 +370,43 @@ class _Authoring:
         return CategoryOutcome(
             category=category, kept=not why, why=why, run=run, reviews=tuple(reviews),
             usage=run.usage + spent[0], proving_seconds=seconds[0],
+        )  # fmt: skip
+
+    def _coded(self, category: Category) -> CategoryOutcome:
+        """An environment in code: built, checked and solved in conversations of their own."""
+        config, started = self.config, time.monotonic()
+        seed = derive(self.making.seed, "category", category.id)
+        name = f"author/{self.making.seed}/{category.id}/code"
+        reviews: list[tuple[ReviewFinding, ...]] = []
+        spent = [Usage()]
+        author, reviewer = self._recorded(category)
+
+        def read(folder: EnvironmentFolder) -> str:
+            with tempfile.TemporaryDirectory(prefix="envgen-author-") as scratch:
+                database = Path(scratch) / "database.sqlite"
+                database.write_bytes(folder.database)
+                text = f"{shown(folder)}\n\nrows:\n" + "\n".join(rows_of(database))
+            which = f"{name}/review/{len(reviews)}"
+            found = review_texts(reviewer, category, [text], name=which, seed=seed)
+            spent[0] += found.usage
+            if found.answer is None:
+                return "the reviewer's words can't be read; hand in again"
+            reviews.append(tuple(found.answer.findings))
+            if any(one.blocking for one in found.answer.findings):
+                return "A reader says:\n" + told(found.answer.findings)
+            return ""
+
+        agent = AgentConfig(
+            turns=config.turns, submissions=config.submissions,
+            tokens=config.max_tokens_per_category, seed=seed,
+        )  # fmt: skip
+        code = CodeAuthors(
+            author, category, agent, name=name, backend=self.backend,
+            place=lambda: _place(self.backend), read=read,
+        ).run()  # fmt: skip
+        return CategoryOutcome(
+            category=category, kept=not code.why, why=code.why, code=code, reviews=tuple(reviews),
+            usage=code.usage + spent[0], proving_seconds=time.monotonic() - started,
         )  # fmt: skip
 
     def _proven(self, domain: Domain, out: Path, seed: int) -> tuple[Dataset | None, str]:
@@ -412,6 +490,9 @@ class _Authoring:
     def _keep(self, outcome: CategoryOutcome) -> None:
         path = self._file(outcome.category)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if outcome.code is not None and outcome.kept:
+            shutil.rmtree(self.pages / outcome.category.id, ignore_errors=True)
+            write_code(self.pages / outcome.category.id, outcome.category, outcome.code)
         if outcome.run is not None and outcome.run.page:
             (self.pages / f"{outcome.category.id}.toml").write_text(outcome.run.page, "utf-8")
         path.write_text(pretty(outcome), "utf-8")

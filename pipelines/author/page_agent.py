@@ -211,14 +211,6 @@ def manual() -> tuple[str, ...]:
 def tools(place: Sandbox, library: Library, slug: str, levels: int) -> list[AgentTool]:
     """What an author may call."""
 
-    def bash(arguments: dict[str, object]) -> str:
-        try:
-            done = place.exec(["bash", "-c", str(arguments["command"])], timeout_s=COMMAND_S)
-        except SandboxError as error:
-            return f"the sandbox failed: {error}"
-        ended = "timed out" if done.timed_out else f"exit {done.exit_code}"
-        return f"{done.text}{done.stderr.decode(errors='replace')}\n[{ended}]"
-
     def check(_: dict[str, object]) -> str:
         try:
             domain, tasks = checked(read(place), slug, levels)
@@ -236,11 +228,25 @@ def tools(place: Sandbox, library: Library, slug: str, levels: int) -> list[Agen
 
     sections = len(manual()) - 1
     return [
-        AgentTool("bash", "Run a bash command in the sandbox.", _COMMAND, bash),
-        AgentTool("check", "Read /work/page.toml and show a task of each level.", _NOTHING, check),
+        bash(place),
+        AgentTool("check", "Read /work/page.toml and show a task of each level.", NOTHING, check),
         AgentTool("manual", "Read a section of the manual.", _section(sections), section),
         *library_tools(library),
     ]
+
+
+def bash(place: Sandbox) -> AgentTool:
+    """Runs commands in a sandbox."""
+
+    def run(arguments: dict[str, object]) -> str:
+        try:
+            done = place.exec(["bash", "-c", str(arguments["command"])], timeout_s=COMMAND_S)
+        except SandboxError as error:
+            return f"the sandbox failed: {error}"
+        ended = "timed out" if done.timed_out else f"exit {done.exit_code}"
+        return f"{done.text}{done.stderr.decode(errors='replace')}\n[{ended}]"
+
+    return AgentTool("bash", "Run a bash command in the sandbox.", _COMMAND, run)
 
 
 def read(place: Sandbox) -> str:
@@ -286,7 +292,7 @@ _COMMAND = {
     "required": ["command"],
     "additionalProperties": False,
 }
-_NOTHING: dict[str, object] = {"type": "object", "properties": {}}
+NOTHING: dict[str, object] = {"type": "object", "properties": {}}
 
 
 def _section(most: int) -> dict[str, object]:

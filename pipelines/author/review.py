@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from envgen.core.limits import Whole
 from envgen.core.types import Sampling
+from envgen.pipelines.author.code_folder import rows_of
 from envgen.pipelines.author.taxonomy import Category
 from envgen.policies.ask import Asked, ask, block
 from envgen.policies.base import Policy
 from envgen.store.dataset import Dataset
-from envgen.store.sqlite_files import open_database, tables_of
 
 READ = 3
 """Tasks that a reviewer reads: of the lowest, a middle and the highest level."""
-ROWS = 4
-"""Of each table."""
 _MOST_CHARS = 60_000
 
 PROMPT = """\
@@ -77,7 +74,17 @@ def review(
     Raises:
         PolicyError: if it gives no reply.
     """
-    shown = list(_shown(dataset))
+    return review_texts(policy, category, list(_shown(dataset)), name=name, seed=seed)
+
+
+def review_texts(
+    policy: Policy, category: Category, shown: Sequence[str], *, name: str, seed: int = 0
+) -> Asked[Review]:
+    """Let a policy read tasks, each as ``shown``.
+
+    Raises:
+        PolicyError: if it gives no reply.
+    """
     text = PROMPT.format(
         count=len(shown),
         category=f"{category.name}. {category.about}".strip(),
@@ -113,16 +120,6 @@ def _shown(dataset: Dataset) -> Iterator[str]:
                 f"task: {public.prompt}",
                 f"answer: {json.dumps(public.submit_schema)}",
                 "tools:\n" + "\n".join(json.dumps(one) for one in tools),
-                "rows:\n" + "\n".join(_rows(database)),
+                "rows:\n" + "\n".join(rows_of(database)),
             )
         )
-
-
-def _rows(database: Path | None) -> Iterator[str]:
-    assert database is not None
-    with open_database(database) as db:
-        for table in tables_of(db):
-            cursor = db.execute(f'SELECT * FROM "{table.name}" LIMIT {ROWS}')
-            heads = [one[0] for one in cursor.description]
-            yield f"{table.name}{heads}"
-            yield from (json.dumps(row, ensure_ascii=False) for row in cursor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,6 +133,29 @@ def pack(
     return summary
 
 
+def proofs(
+    source: EnvironmentFolder,
+    *,
+    seed: int = 0,
+    backend: WorkerBackend = "auto",
+    only: Collection[str] = (),
+) -> dict[str, Evidence]:
+    """The evidence of each task of a folder, by its name; nothing is written. ``only``: of these gates.
+
+    Raises:
+        PipelineError: if its tools do not load.
+        SandboxUnavailableError: if the code can't be isolated here.
+    """
+    with TemporaryDirectory(prefix="envgen-pack-") as scratch, Hosts(backend=backend) as hosts:
+        database = Path(scratch) / "database.sqlite"
+        database.write_bytes(source.database)
+        with closing(_tools(source, database, hosts)) as tools:
+            return {
+                task.id: _proof(source, task, hosts, database, tools, seed, only).evidence
+                for task in source.tasks
+            }
+
+
 def _tools(source: EnvironmentFolder, database: Path, hosts: Hosts) -> ToolHost:
     try:
         return tool_host(
@@ -185,11 +208,10 @@ def _proof(
     database: Path,
     tools: ToolHost,
     seed: int,
+    only: Collection[str] = (),
 ) -> PackedProof:
-    draft = _draft(source, task)
-    return prove_packed(
-        draft, hosts, database, tools, _probes(task), seed=derive(seed, "pack", task.id)
-    )
+    draft, seed = _draft(source, task), derive(seed, "pack", task.id)
+    return prove_packed(draft, hosts, database, tools, _probes(task), seed=seed, only=only)
 
 
 def _task_bundle(source: EnvironmentFolder, task: TaskFolder, proof: PackedProof) -> TaskBundle:

@@ -1,0 +1,306 @@
+"""Environments whose code a model writes: what a page can't say (DeepSeek-V3.2, section 3.2.3, word by word).
+
+Three conversations, of which none sees what the others thought:
+
+* the **builder** makes the world: data, tools with their own tests, prompt, form of the answer, and the
+  rules, each a sentence of the prompt or the policy;
+* the **checker** writes one check for each rule, and answers that are wrong, each with the rule that it
+  breaks. It sees what agents are told, and the rows. Its wrong answers are frozen before there is a solution;
+* the **solver** sees what agents are told, and the tools, and writes the reference solution. What it is told
+  of the checks are the names of broken rules.
+
+Where solver and checker disagree twice, the checker is told the rules that were found broken, never the
+solution. A check that then accepts a wrong answer that was refused before is no mend. All of this code is
+somebody else's: it runs in sandboxes alone, and its dataset is trusted nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from envgen.core.errors import EnvgenError
+from envgen.core.types import GateStatus, Usage
+from envgen.pipelines.author.code_folder import (
+    IMPORTS,
+    NO_VERIFIER,
+    TASK,
+    CodeRun,
+    Playing,
+    World,
+    check_faults,
+    files_of,
+    shown,
+    verifier,
+    world_faults,
+    write_folder,
+)
+from envgen.pipelines.author.code_prompts import (
+    AMEND,
+    BUILDER,
+    CHECKER,
+    SOLVER,
+    HandedCheck,
+    HandedChecks,
+    HandedSolution,
+    HandedWorld,
+    HandedWrong,
+)
+from envgen.pipelines.author.page_agent import NOTHING, bash, said
+from envgen.pipelines.author.taxonomy import Category
+from envgen.pipelines.packed.folder import EnvironmentFolder, read_folder
+from envgen.pipelines.packed.pack import proofs
+from envgen.policies.agent import AgentConfig, AgentRun, AgentTool, run_agent
+from envgen.policies.base import Policy
+from envgen.sandboxes.base import Sandbox
+from envgen.sandboxes.zygote import WorkerBackend
+
+MOST_AMENDMENTS = 2
+REJECTS = "the verifier rejects gold"
+_FINDINGS = {
+    "gold": "Somebody who saw the task and the tools alone gave an answer that breaks, they say: {rules}.",
+    "prefixes": "They accept a database in which something that was to be done is not done yet.",
+    "attacks": "They accept a malformed or mistyped answer.",
+    "mutants": "Small faults that are planted in them change no verdict: they may check less than they say.",
+    "guesses": "They accept answers that were drawn at random.",
+    "empty": "They accept an empty answer when nothing was done.",
+}
+
+
+Read = Callable[[EnvironmentFolder], str]
+"""What a reviewer finds wrong with a world; empty: nothing."""
+
+
+class CodeAuthors:
+    """Builder, checker and solver of one category.
+
+    Args:
+        policy: the model, in a conversation of its own for each.
+        category: what the environment is about.
+        config: turns, submissions and tokens of each conversation.
+        name: of the conversations.
+        backend: where code runs.
+        place: opens a sandbox for a conversation's bash.
+        read: the reviewer.
+    """
+
+    def __init__(
+        self, policy: Policy, category: Category, config: AgentConfig, *, name: str,
+        backend: WorkerBackend, place: Callable[[], Sandbox], read: Read,
+    ) -> None:  # fmt: skip
+        self.policy, self.category, self.config, self.name = policy, category, config, name
+        self.backend, self.place, self.read = backend, place, read
+        self.usage, self.turns = Usage(), 0
+        self._checks: list[HandedCheck] = []
+        self._amended: list[str] = []
+
+    def run(self) -> CodeRun:
+        """Have an environment with one task built and proven.
+
+        Raises:
+            PolicyError: if the policy gives no reply.
+        """
+        world, why = self._build()
+        if world is None:
+            return self._ended(CodeRun(why=f"the builder: {why}"))
+        checks, wrong, why = self._check(world)
+        if not checks:
+            return self._ended(CodeRun(world=world, why=f"the checker: {why}"))
+        found = CodeRun(world=world, verifier=verifier(checks), wrong=wrong)
+        return self._ended(self._solve(found, checks))
+
+    def _ended(self, found: CodeRun) -> CodeRun:
+        return found.model_copy(update={"usage": self.usage, "turns": self.turns})
+
+    def _talk(
+        self, role: str, prompt: str, tools: Sequence[AgentTool], form: Any, accept: Any
+    ) -> Any:
+        run: AgentRun[Any] = run_agent(
+            self.policy, prompt, tools, form, accept,
+            name=f"{self.name}/{role}", family="general", config=self.config,
+        )  # fmt: skip
+        self.usage += run.usage
+        self.turns += run.turns
+        return run
+
+    # ------------------------------------------------------------------ the builder
+
+    def _build(self) -> tuple[World | None, str]:
+        made: list[World] = []
+        with self.place() as place:
+
+            def accept(given: HandedWorld) -> str:
+                try:
+                    world = World(
+                        files=files_of(place), rules=tuple((r.id, r.text) for r in given.rules)
+                    )
+                    folder = self._folder(world)
+                    fault = next(world_faults(world, folder, given.tests, self.backend), "")
+                except EnvgenError as error:
+                    return said(error)
+                fault = fault or self._proven(folder, ("tools",)) or self.read(folder)
+                if not fault:
+                    made.append(world)
+                return fault
+
+            def check(_: Mapping[str, Any]) -> str:
+                try:
+                    folder = self._folder(World(files=files_of(place), rules=()))
+                    return (
+                        self._proven(folder, ("tools",))
+                        or f"fine: {', '.join(t.name for t in folder.tools)}"
+                    )
+                except EnvgenError as error:
+                    return said(error)
+
+            one, text = self.category, "Read the files, and run the tools on random calls."
+            lines = filter(None, (one.name, one.about, one.state, one.hard))
+            prompt = BUILDER.format(category="\n".join(lines), submissions=self.config.submissions)
+            tools = [bash(place), AgentTool("check", text, NOTHING, check)]
+            run = self._talk("build", prompt, tools, HandedWorld, accept)
+        return (made[-1], "") if made else (None, run.ended)
+
+    def _folder(self, world: World, verifier: str = NO_VERIFIER, **more: str) -> EnvironmentFolder:
+        """The folder of a world, as ``envgen pack`` reads it.
+
+        Raises:
+            ConfigError: saying what is missing or wrong.
+        """
+        with tempfile.TemporaryDirectory(prefix="envgen-code-") as scratch:
+            folder = Path(scratch) / self.category.id
+            write_folder(folder, self.category, world, verifier, **more)
+            return read_folder(folder)
+
+    def _proven(self, folder: EnvironmentFolder, gates: Sequence[str] = ()) -> str:
+        """The first gate that fails, of these or of all; empty: none."""
+        for one in proofs(folder, backend=self.backend, only=gates)[TASK]:
+            if one.status is GateStatus.FAILED:
+                return f"{one.gate}: {one.reason}"[:2_000]
+        return ""
+
+    # ------------------------------------------------------------------ the checker
+
+    def _check(self, world: World) -> tuple[list[HandedCheck], tuple[JsonValue, ...], str]:
+        accepted: list[HandedChecks] = []
+        folder = self._folder(world)
+        with self.place() as place:
+            place.write_file("database.sqlite", folder.database)
+
+            def accept(given: HandedChecks) -> str:
+                fault = next(check_faults(given.checks, world), "")
+                if not fault and len(given.wrong) < 5:
+                    fault = "hand in 5 wrong answers or more"
+                if not fault:
+                    fault = self._refuses(world, given)
+                if not fault:
+                    accepted.append(given)
+                return fault
+
+            prompt = CHECKER.format(
+                shown=shown(folder), rules=_listed(world), imports=", ".join(sorted(IMPORTS)),
+                submissions=self.config.submissions,
+            )  # fmt: skip
+            run = self._talk("check", prompt, [bash(place)], HandedChecks, accept)
+        if not accepted:
+            return [], (), run.ended
+        last = accepted[-1]
+        return last.checks, tuple(one.answer for one in last.wrong), ""
+
+    def _refuses(self, world: World, given: HandedChecks) -> str:
+        """What is wrong with checks that the gates without a solution can tell."""
+        answers = json.dumps({"wrong": [one.answer for one in given.wrong]})
+        try:
+            folder = self._folder(world, verifier(given.checks), answers=answers)
+        except EnvgenError as error:
+            return said(error)
+        return self._proven(folder, ("empty", "guesses", "probes"))
+
+    # ------------------------------------------------------------------ the solver
+
+    def _solve(self, found: CodeRun, checks: list[HandedCheck]) -> CodeRun:
+        assert found.world is not None
+        world, done, told = found.world, list[CodeRun](), set[str]()
+        answers = json.dumps({"wrong": list(found.wrong)})
+
+        def accept(given: HandedSolution) -> str:
+            fault = ""
+            while True:
+                code = self._checks
+                try:
+                    whole = self._folder(
+                        world, verifier(code), answers=answers, solution=given.solution
+                    )
+                    fault = self._proven(whole)
+                except EnvgenError as error:
+                    return said(error)
+                if not fault:
+                    update = {"verifier": verifier(code), "solution": given.solution}
+                    done.append(found.model_copy(update=update))
+                    return ""
+                if not self._disputed(fault, told) or not self._amend(world, fault, found.wrong):
+                    return fault
+
+        self._checks = list(checks)
+        folder = self._folder(world)
+        with closing(Playing(folder, self.backend)) as playing:
+            prompt = SOLVER.format(shown=shown(folder), submissions=self.config.submissions)
+            run = self._talk("solve", prompt, playing.tools, HandedSolution, accept)
+        last = done[-1] if done else found.model_copy(update={"why": f"the solver: {run.ended}"})
+        return last.model_copy(update={"amendments": tuple(self._amended)})
+
+    def _disputed(self, fault: str, told: set[str]) -> bool:
+        """Whether a fault may be the checks': a gate's of theirs, or an answer refused a second time."""
+        if len(self._amended) >= MOST_AMENDMENTS:
+            return False
+        gate = fault.partition(":")[0]
+        if gate != "gold":
+            return gate in _FINDINGS
+        again = fault in told
+        told.add(fault)
+        return again and REJECTS in fault
+
+    def _amend(self, world: World, fault: str, wrong: Sequence[JsonValue]) -> bool:
+        """Have the author of the checks look again: he is told a finding, and sees no solution.
+
+        Returns:
+            Whether the checks have changed.
+        """
+        kept: list[list[HandedCheck]] = []
+        gate = fault.partition(":")[0]
+        finding = _FINDINGS[gate]
+        if gate == "gold":
+            finding = finding.format(rules=fault.partition(REJECTS)[2].strip(" :")[:1_000])
+
+        def accept(given: HandedChecks) -> str:
+            fault = next(check_faults(given.checks, world), "")
+            frozen = [HandedWrong(answer=one, breaks=world.rules[0][0]) for one in wrong]
+            fault = fault or self._refuses(world, HandedChecks(checks=given.checks, wrong=frozen))
+            if not fault:
+                kept.append(given.checks)
+            return fault
+
+        prompt = AMEND.format(
+            finding=finding, shown=shown(self._folder(world)),
+            checks="\n\n".join(f"{_sentence(world, one.rule)}\n{one.code}" for one in self._checks),
+        )  # fmt: skip
+        self._talk(f"amend/{len(self._amended)}", prompt, [], HandedChecks, accept)
+        before = [(one.rule, one.code) for one in self._checks]
+        changed = bool(kept) and [(one.rule, one.code) for one in kept[-1]] != before
+        self._amended.append(f"{gate}: {'mended' if changed else 'unchanged'}")
+        if changed:
+            self._checks = kept[-1]
+        return changed
+
+
+def _listed(world: World) -> str:
+    return "\n".join(f"- {name}: {text}" for name, text in world.rules)
+
+
+def _sentence(world: World, rule: str) -> str:
+    return f"# {rule}: {dict(world.rules).get(rule, '')}"
