@@ -106,7 +106,7 @@ DECIDED = {
 """Settings that others decide, and how."""
 CANDIDATES: tuple[object, ...] = (
     "small", ["trip_planning"], True, False, 2, 3, 1, 8, 64, 1024, 0, 0.5, 0.25, 0.05, 2.5, "x1", "a/b",
-    "2024-01-02", "spec:x", "2..3", "zh", "count", "logic", "equational", "tantivy",
+    "2024-01-02", "spec:x", "2..3", "0.2..0.5", "zh", "count", "logic", "equational", "tantivy",
     ["x1"], ["a/b"], [2], [0.5], ["/x1"], {"a": 1}, {"a": "b"}, {"a": 0.5}, {"A": "b"},
     {"a": {"length": 0.05}}, [{"source": "/a", "target": "/b"}], [{"id": "a", "text": "b"}],
 )  # fmt: skip
