@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -75,6 +76,7 @@ PLAIN_MARK = "#plain"
 _TEMPERATURES = (0.3, 0.7, 1.0)
 _MIN_SEED_CHARS = 80
 """A document that says less is no place to begin."""
+_NOT_BEGUN = "not begun"
 _VERIFIER = Role(sampling=Sampling(temperature=0.7), turns=30)
 _RECORDED = ("replay:", "record:", "batch:")
 
@@ -208,7 +210,8 @@ def generate_written(
     )  # fmt: skip
     return WrittenSummary(
         **summary.model_dump(), attempts=work.begun, dropped=dict(work.dropped.most_common()),
-        conversations=work.conversations, usage=work.usage, stopped=work.stopped,
+        conversations=work.conversations, usage=work.usage,
+        stopped="" if len(questions) == config.questions else work.stopped,
     )  # fmt: skip
 
 
@@ -307,6 +310,8 @@ class _Work:
         """The questions that were kept, in the order of their numbers, until there are enough."""
         wanted, kept, seen = self.config.questions, 0, set[str]()
         for outcome in self._outcomes(concurrency):
+            if outcome.why == _NOT_BEGUN:
+                continue
             self.begun += 1
             question = outcome.question
             if question is None or fold(question.question) in seen:
@@ -317,7 +322,7 @@ class _Work:
                 yield question
             if progress:
                 progress(kept, wanted, f"{self.begun} tried, {self.usage.cost_usd:.2f} USD")
-            if kept == wanted or self.stopped:
+            if kept == wanted:
                 break
         if self._fatal is not None and not kept:
             raise self._fatal
@@ -334,7 +339,8 @@ class _Work:
             try:
                 while waiting:
                     yield waiting.popleft().result()
-                    waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
+                    if not self.stopped:  # what is at work then may still be kept
+                        waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
             finally:
                 self._over = True
                 for one in waiting:
@@ -343,7 +349,7 @@ class _Work:
     def _guarded(self, number: int) -> _Outcome:
         """One question. What breaks in it drops it alone, but for a model or engine that keeps failing so."""
         if self.stopped or self._over:
-            return _Outcome(None, "not begun")
+            return _Outcome(None, _NOT_BEGUN)
         try:
             outcome = self._question(number)
         except BudgetExceededError as error:
@@ -351,7 +357,8 @@ class _Work:
             return _Outcome(None, "the budget was spent")
         except (PolicyError, SearchEngineError) as error:
             hopeless = isinstance(error, KeyRefusedError | QuotaSpentError)
-            if hopeless or self._repeats.too_many(str(error)):
+            refused = isinstance(error, PolicyError) and error.status == HTTPStatus.UNAUTHORIZED
+            if hopeless or refused or self._repeats.too_many(str(error)):
                 self._fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             return _Outcome(None, f"no reply: {str(error)[:200]}")
         self._repeats.clear()
