@@ -16,7 +16,7 @@ from envgen.core.limits import Whole, fault
 from envgen.core.schema import Validator, argument_fault
 from envgen.core.seeding import derive
 from envgen.core.types import FamilyName, Message, PublicTask, Record, Sampling, ToolCall, Usage
-from envgen.policies.ask import form_tool
+from envgen.policies.ask import form_tool, heard
 from envgen.policies.base import ContextOverflowError, Policy, Tool
 from envgen.policies.budget import estimated_tokens
 from envgen.policies.context import ContextConfig, ContextManager
@@ -151,10 +151,11 @@ class _Conversation(Generic[T]):
                 break
             self.usage += reply.usage
             used = _tokens(reply.usage)
-            answers = self._answered(reply.message)
+            message = heard(reply)
+            answers = self._answered(message)
             used += estimated_tokens(answers[1:])
             messages += answers
-            said = _calls(reply.message)
+            said = _calls(message)
             idle = idle + 1 if not said or said == before else 0
             before = said
             if self.answer is not None:

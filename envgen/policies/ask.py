@@ -15,7 +15,7 @@ from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply
 
 T = TypeVar("T", bound=BaseModel)
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,24 @@ def ask(
     for _ in range(tries):
         reply = policy.respond(messages, [tool], sampling, seed=seed, task=task)
         usage += reply.usage
+        message = heard(reply)
         try:
-            return Asked(_parsed(reply, form), usage)
+            return Asked(_parsed(message, form), usage)
         except ValueError as error:
             fault = _fault(error)
-            messages += _again(reply.message, fault)
+            messages += _again(message, fault)
     return Asked(None, usage, fault)
+
+
+def heard(reply: PolicyReply) -> Message:
+    """A reply's message without lone surrogates, which no file, database or server takes."""
+    text = json.dumps(reply.message.model_dump(mode="json"), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return Message.model_validate_json(whole)
+    return reply.message
 
 
 def block(name: str, text: str, most_chars: int) -> str:
@@ -95,23 +107,23 @@ def form_tool(form: type[BaseModel]) -> Mapping[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _parsed(reply: PolicyReply, form: type[T]) -> T:
+def _parsed(message: Message, form: type[T]) -> T:
     """The answer in a reply.
 
     Raises:
         ValueError: if there is none.
     """
-    for call in reply.message.tool_calls:
+    for call in message.tool_calls:
         if call.name == _name(form):
             if call.arguments is None:
                 raise ValueError("the call's arguments must be a JSON object")
             return form.model_validate(call.arguments)
-    text = reply.message.content
+    text = message.content
     fenced = _FENCED.findall(text)
     start, end = text.find("{"), text.rfind("}")
     for found in (*reversed(fenced), text[start : end + 1] if start >= 0 else ""):
         try:
-            value = json.loads(found)
+            value = json.loads(found.strip())
         except (ValueError, RecursionError):
             continue
         return form.model_validate(value)

@@ -20,26 +20,28 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from envgen.core.canonical import content_hash, dumps
+from envgen.core.canonical import dumps, sha256
 from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.limits import Label, Money, Sha256, Text
 from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply, SamplingMask, Tokens, Tool
 from envgen.policies.preflight import preflight
 
+_ODD = "surrogatepass"
+"""Models write lone surrogates, too."""
+
 
 def request_key(
     messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, seed: int
 ) -> str:
     """The hash under which a reply is recorded."""
-    return content_hash(
-        {
-            "messages": [message.model_dump(mode="json") for message in messages],
-            "tools": list(tools),
-            "sampling": sampling.model_dump(mode="json"),
-            "seed": seed,
-        }
-    )
+    asked = {
+        "messages": [message.model_dump(mode="json") for message in messages],
+        "tools": list(tools),
+        "sampling": sampling.model_dump(mode="json"),
+        "seed": seed,
+    }
+    return sha256(dumps(asked).encode("utf-8", _ODD))
 
 
 class RecordedLine(Record):
@@ -120,7 +122,7 @@ class RecordPolicy:
             "tokens": _packed(reply.tokens) if reply.tokens else None,
             "seconds": round(time.monotonic() - started, 3),
         }
-        with self._lock, self._path.open("a", encoding="utf-8") as file:
+        with self._lock, self._path.open("a", encoding="utf-8", errors=_ODD) as file:
             file.write(dumps(line) + "\n")
         return reply
 
@@ -196,7 +198,7 @@ def _cut_last_line(path: Path) -> None:
 def _lines(path: Path) -> list[RecordedLine]:
     """The recording's lines; a last one that was cut off is left out."""
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        texts = path.read_text(encoding="utf-8", errors=_ODD).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording {str(path)!r} can't be read: {error}") from error
     lines = []

@@ -17,27 +17,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envgen.core.types import Message, ToolCall, written_call
 from envgen.policies.base import Tool
 
-_THINK = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
-_THOUGHT = re.compile(r"((?:(?!<\|call\|>).)*?)<\|thought\|>", re.DOTALL)
-_HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_HERMES = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|$)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-_FENCE = re.compile(r"```(?:json|tool_call)?\s*\n(.*?)\n?```", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>"), re.compile("</parameter>")
+_FENCE = re.compile(r"```(?:json|tool_call)?[^\S\n]*\n(.*?)```", re.DOTALL)
 _MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*(\[.*)", re.DOTALL)
 _BAR = r"[|\uff5c]"
-_DSML = re.compile(
-    rf'<{_BAR}DSML{_BAR}invoke name="([^"]+)">(.*?)</{_BAR}DSML{_BAR}invoke>', re.DOTALL
+_DSML = (
+    re.compile(rf'<{_BAR}DSML{_BAR}invoke name="([^"]+)">'),
+    re.compile(rf"</{_BAR}DSML{_BAR}invoke>"),
 )
-_DSML_PARAMETER = re.compile(
-    rf'<{_BAR}DSML{_BAR}parameter name="([^"]+)" string="(true|false)">(.*?)'
-    rf"</{_BAR}DSML{_BAR}parameter>",
-    re.DOTALL,
+_DSML_PARAMETER = (
+    re.compile(rf'<{_BAR}DSML{_BAR}parameter name="([^"]+)" string="(true|false)">'),
+    re.compile(rf"</{_BAR}DSML{_BAR}parameter>"),
 )
 _COMPACT_VALUE = re.compile(r"<\|(text|json)\|>")
 _DSML_BLOCK = re.compile(rf"<{_BAR}DSML{_BAR}function_calls>.*", re.DOTALL)
@@ -64,10 +62,13 @@ def instructions(tools: Sequence[Tool]) -> str:
 
 def split_thinking(text: str) -> tuple[str | None, str]:
     """(reasoning, the rest): what stands before ``</think>`` or ``<|thought|>``; None if neither is there."""
-    thought = _THINK.match(text) or _THOUGHT.match(text)
-    if thought is None:
+    if (end := text.find("</think>")) >= 0:
+        mark, thought = "</think>", text[:end].lstrip().removeprefix("<think>")
+    elif (end := text.find("<|thought|>")) >= 0 and "<|call|>" not in text[:end]:
+        mark, thought = "<|thought|>", text[:end]
+    else:
         return None, text
-    return thought.group(1).strip(), text[thought.end() :].lstrip("\n")
+    return thought.strip(), text[end + len(mark) :].lstrip("\n")
 
 
 def parse_text(
@@ -102,12 +103,24 @@ def parse_text(
 Found = tuple[str, list[WrittenCall]]
 
 
+def _between(
+    opening: re.Pattern[str], closing: re.Pattern[str], text: str
+) -> Iterator[tuple[re.Match[str], str]]:
+    """Openings and what stands between each and the first closing after it, in time linear in the text."""
+    place = 0
+    while (opened := opening.search(text, place)) and (
+        closed := closing.search(text, opened.end())
+    ):
+        yield opened, text[opened.end() : closed.start()]
+        place = closed.end()
+
+
 def _read_dsml(text: str, names: Collection[str]) -> Found | None:
     calls = []
-    for name, body in _DSML.findall(text):
-        arguments: dict[str, Any] = {}
-        for key, is_text, value in _DSML_PARAMETER.findall(body):
-            arguments[key] = value if is_text == "true" else _loose(value)
+    for opened, body in _between(*_DSML, text):
+        name, arguments = opened[1], dict[str, Any]()
+        for parameter, value in _between(*_DSML_PARAMETER, body):
+            arguments[parameter[1]] = value if parameter[2] == "true" else _loose(value)
         calls.append(WrittenCall(name, arguments, body))
     return (_DSML_BLOCK.sub("", text), calls) if calls else None
 
@@ -136,7 +149,7 @@ def _read_hermes(text: str, names: Collection[str]) -> Found | None:
     if not bodies:
         return None
     calls = []
-    for body in bodies:
+    for body in map(str.strip, bodies):
         inner = _read_functions(body, names)
         calls += inner[1] if inner else _json_calls(body) or [WrittenCall("", None, body)]
     return _HERMES.sub("", text), calls
@@ -145,8 +158,11 @@ def _read_hermes(text: str, names: Collection[str]) -> Found | None:
 def _read_functions(text: str, names: Collection[str]) -> Found | None:
     calls = []
     for name, body in _FUNCTION.findall(text):
-        pairs = _PARAMETER.findall(body)
-        arguments = {key: _loose(value) for key, value in pairs} if pairs else _object(body)
+        pairs = {
+            found[1]: _loose(value.removeprefix("\n").removesuffix("\n"))
+            for found, value in _between(*_PARAMETER, body)
+        }
+        arguments = pairs or _object(body)
         calls.append(WrittenCall(name, arguments, body))
     return (_FUNCTION.sub("", text), calls) if calls else None
 
@@ -164,7 +180,7 @@ def _read_mistral(text: str, names: Collection[str]) -> Found | None:
 
 def _read_fenced(text: str, names: Collection[str]) -> Found | None:
     calls = []
-    for body in _FENCE.findall(text):
+    for body in map(str.strip, _FENCE.findall(text)):
         calls += [call for call in _json_calls(body) if call.name in names]
     if calls:
         return _FENCE.sub("", text), calls

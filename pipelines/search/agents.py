@@ -169,7 +169,8 @@ def generate_written(
     )  # fmt: skip
     return WrittenSummary(
         **summary.model_dump(), attempts=work.begun, dropped=dict(work.dropped.most_common()),
-        conversations=work.conversations, usage=work.usage, stopped=work.stopped,
+        conversations=work.conversations, usage=work.usage,
+        stopped="" if len(questions) == config.questions else work.stopped,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from envgen.pipelines.search.roles import (
     LANGUAGE_NAMES,
     HandedVerdicts,
     Library,
-    is_chinese,
+    is_in,
     library_tools,
     numbered,
     play,
@@ -251,5 +251,5 @@ def faults(found: OpenQuestion, library: Library, asking: Asking) -> Iterator[st
     if told := untold(found).reason:
         yield told
     for text in (found.question, found.reference):
-        if is_chinese(text) != (found.language == "zh"):
+        if not is_in(found.language, text):
             yield f"write question, items and answer in {LANGUAGE_NAMES[found.language]}"

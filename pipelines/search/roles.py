@@ -7,6 +7,8 @@ and against the documents before it counts: a quote that no document says is ref
 from __future__ import annotations
 
 import json
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
@@ -38,6 +40,8 @@ from envgen.verifiers.answers import ShortAnswer, accepts
 
 LANGUAGE_NAMES = {"en": "English", "zh": "Chinese"}
 _CJK_SHARE = 0.3
+_KANA_SHARE = 0.1
+"""A Japanese text has more."""
 
 WRITER = """\
 Write one search question about the corpus {title}. Somebody else, who can only search that corpus,
@@ -344,15 +348,18 @@ def faults(
         yield "the answer stands in the question"
     if any(says(one.text, draft.answer) for one in draft.clues):
         yield "the answer stands in a clue"
-    if is_chinese(draft.question) != (language == "zh"):
+    if not is_in(language, draft.question):
         yield f"write the question in {LANGUAGE_NAMES[language]}"
 
 
-def is_chinese(text: str) -> bool:
-    """Whether a text is written in Chinese."""
-    letters = [one for one in text if one.isalpha()]
-    chinese = sum("\u3400" <= one <= "\u9fff" for one in letters)
-    return bool(letters) and chinese / len(letters) >= _CJK_SHARE
+def is_in(language: str, text: str) -> bool:
+    """Whether a text may be in a language, by its script."""
+    scripts = Counter(unicodedata.name(one, "").split(" ")[0] for one in text if one.isalpha())
+    letters, chinese = scripts.total(), scripts["CJK"]
+    if language == "zh":
+        kana = scripts["HIRAGANA"] + scripts["KATAKANA"]
+        return 0 < chinese >= _CJK_SHARE * letters and kana <= _KANA_SHARE * letters
+    return chinese < _CJK_SHARE * letters and 2 * scripts["LATIN"] > letters
 
 
 def shorten(

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from itertools import islice
 from random import Random
 from threading import Lock
@@ -26,6 +27,7 @@ from envgen.verifiers.answers import fold
 
 Progress = Callable[[int, int, str], None]
 Asked = WrittenQuestion | OpenQuestion
+_NOT_BEGUN = "not begun"
 VERIFIER = Role(sampling=Sampling(temperature=0.7), turns=30)
 
 
@@ -74,6 +76,8 @@ class QuestionWork(ABC):
         """The questions that were kept, in the order of their numbers, until there are enough."""
         wanted, kept, seen = self.config.questions, 0, set[str]()
         for outcome in self._outcomes(concurrency):
+            if outcome.why == _NOT_BEGUN:
+                continue
             self.begun += 1
             question = outcome.question
             if question is None or fold(question.question) in seen:
@@ -84,7 +88,7 @@ class QuestionWork(ABC):
                 yield question
             if progress:
                 progress(kept, wanted, f"{self.begun} tried, {self.usage.cost_usd:.2f} USD")
-            if kept == wanted or self.stopped:
+            if kept == wanted:
                 break
         if self._fatal is not None and not kept:
             raise self._fatal
@@ -101,7 +105,8 @@ class QuestionWork(ABC):
             try:
                 while waiting:
                     yield waiting.popleft().result()
-                    waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
+                    if not self.stopped:  # what is at work then may still be kept
+                        waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
             finally:
                 self._over = True
                 for one in waiting:
@@ -110,7 +115,7 @@ class QuestionWork(ABC):
     def _guarded(self, number: int) -> QuestionOutcome:
         """One question. What breaks in it drops it alone, but for a model or engine that keeps failing so."""
         if self.stopped or self._over:
-            return QuestionOutcome(None, "not begun")
+            return QuestionOutcome(None, _NOT_BEGUN)
         try:
             outcome = self.question(self._asking(number))
         except BudgetExceededError as error:
@@ -118,7 +123,8 @@ class QuestionWork(ABC):
             return QuestionOutcome(None, "the budget was spent")
         except (PolicyError, SearchEngineError) as error:
             hopeless = isinstance(error, KeyRefusedError | QuotaSpentError)
-            if hopeless or self._repeats.too_many(str(error)):
+            refused = isinstance(error, PolicyError) and error.status == HTTPStatus.UNAUTHORIZED
+            if hopeless or refused or self._repeats.too_many(str(error)):
                 self._fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             return QuestionOutcome(None, f"no reply: {str(error)[:200]}")
         self._repeats.clear()

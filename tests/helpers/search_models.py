@@ -43,11 +43,9 @@ def script(brains: dict[str, Brain]) -> Callable[[dict[str, Any]], Any]:
 
     def reply(body: dict[str, Any]) -> Any:
         said = brains[body["model"]](body)
-        return (
-            said
-            if not isinstance(said, tuple | list | str)
-            else completion(said, len(body["messages"]))
-        )
+        if type(said) in (tuple, list, str):  # all else is the server's own, such as Raw
+            return completion(said, len(body["messages"]))
+        return said
 
     return reply
 

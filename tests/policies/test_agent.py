@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ from model_server import ModelServer, Raw
 from pydantic import BaseModel, ConfigDict
 
 from envgen.core.errors import PolicyError
-from envgen.core.types import Message, ToolCall
+from envgen.core.types import Message, Sampling, ToolCall
 from envgen.policies import parse_policy
 from envgen.policies.agent import AgentConfig, AgentRun, AgentTool, run_agent
+from envgen.policies.ask import ask
 from envgen.policies.base import Policy
 from envgen.policies.context import ContextConfig
 from envgen.policies.registry import PolicyConfig
@@ -126,3 +128,25 @@ def test_an_overflow_ends_it_and_no_reply_at_all_is_an_error() -> None:
             else:
                 with pytest.raises(PolicyError):
                     work(policy)
+
+
+def test_half_a_character_is_no_part_of_an_answer() -> None:
+    said = call(1, "hand_in", number=1, note="\ud83d").model_copy(
+        update={"content": "\ud83d\ude00\udc00"}
+    )
+    run = work(ScriptedPolicy([said]))
+    (heard,) = (one for one in run.messages if one.role == "assistant")
+    assert (run.ended, heard.content) == ("submitted", "\U0001f600\ufffd")
+    assert heard.tool_calls[0].arguments == {"number": 1, "note": "\ufffd"}
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_fence_is_read_whether_it_ends_or_not(ends: bool) -> None:
+    said = '```json\n\n{"number": 1}\n```' if ends else "```json" + "\n" * 300_000
+    policy, begun = (
+        ScriptedPolicy([Message(role="assistant", content=said)] * 2),
+        time.process_time(),
+    )
+    asked = ask(policy, Number, "Go.", name="n", seed=0, sampling=Sampling())
+    assert asked.answer == (Number(number=1) if ends else None)
+    assert time.process_time() - begun < 5

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from envgen.policies import parse_policy
 from envgen.policies.base import SamplingMask, Tokens
 from envgen.policies.random_valid import RandomValidPolicy
 from envgen.policies.replay import RecordPolicy, ReplayPolicy, unpack_tokens
+from envgen.policies.scripted import ScriptedPolicy
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -22,6 +24,15 @@ def test_round_trip(tmp_path: Path) -> None:
     assert (again.name, again.version) == ("random-valid", "1")
     replayed = [play(again, town_task(), town_functions(), seed) for seed in range(3)]
     assert [e.messages for e in replayed] == [e.messages for e in live]
+
+
+def test_half_a_character_survives(tmp_path: Path) -> None:
+    said = Message(role="assistant", content="\ud83d", reasoning="\udc00")
+    asked = [Message(role="user", content="\ud83d\ude00?")]
+    path, rest = tmp_path / "r.jsonl", dict[str, Any](seed=0, task=town_task())
+    recorded = RecordPolicy(ScriptedPolicy([said]), path).respond(asked, [], Sampling(), **rest)
+    for again in (ReplayPolicy(path), RecordPolicy(ScriptedPolicy([]), path)):
+        assert again.respond(asked, [], Sampling(), **rest).message == recorded.message == said
 
 
 def test_another_request_is_a_miss(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +73,22 @@ def test_instructions_name_every_tool() -> None:
 @given(st.text(alphabet="<>{}[]\"'=/ toolcalfunin_|`\n:,.\uff5c", max_size=80))
 def test_any_text_gives_a_message(text: str) -> None:
     assert parse_text(text, ["f"]).role == "assistant"
+
+
+ENDLESS = (
+    "\n", "```json", "<tool_call>", "<function=f>", "<parameter=k>", '<|DSML|invoke name="f">',
+    '<|DSML|parameter name="k" string="true">', "<think>", "<|thought|>", "</tool_call>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", ENDLESS)
+def test_what_never_ends_is_read_in_time(piece: str) -> None:
+    """Some models repeat themselves until their limit; a quadratic pattern would then hold up the run."""
+    starts = ("", "```json\n", "<tool_call>", "<function=f>", '<|DSML|invoke name="f">')
+    begun = time.process_time()
+    for start in starts:
+        assert parse_text(start + piece * (300_000 // len(piece)), ["f"]).role == "assistant"
+    assert time.process_time() - begun < 5
 
 
 def test_arguments_that_are_no_json_stay_text() -> None:

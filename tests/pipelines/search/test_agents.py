@@ -11,10 +11,10 @@ from films import films_corpus
 from model_server import ModelServer, Raw
 from search_models import Brain, brains, script
 from web_server import Page, WebServer
+from written_runs import FAST, films_web, generate, serve
 
 from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
-from envgen.environments.search import open_corpus
-from envgen.pipelines.search.agents import WrittenSummary, generate_written
+from envgen.pipelines.search.agents import generate_written
 from envgen.pipelines.search.config import WrittenConfig
 from envgen.pipelines.search.web.cache import web_id
 from envgen.pipelines.search.written import WrittenQuestion
@@ -26,38 +26,11 @@ from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
 
 CHINESE = "哪一部電影的導演生於一九一二年?"
-FAST = {"stream": False, "max_retries": 0}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return films_corpus(tmp_path_factory.mktemp("films"))
-
-
-def generate(
-    corpus: Corpus,
-    out: Path,
-    server: ModelServer,
-    *,
-    max_cost_usd: float | None = None,
-    **more: Any,
-) -> WrittenSummary:
-    roles = {
-        "writer": f"openai:writer@{server.url}",
-        "answerers": f"openai:answerer@{server.url},openai:answerer@{server.url}#plain",
-        "verifier": f"openai:verifier@{server.url}",
-        "options": FAST,
-    }
-    fields = {"questions": 3, "attempts": 20, "depth": "2", "breadth": "2", **roles, **more}
-    config = WrittenConfig(corpus=corpus.path, **fields)
-    concurrency = 1 if max_cost_usd else 8  # a budget that several share ends anywhere
-    return generate_written(
-        config, out, workers=1, check=False, max_cost_usd=max_cost_usd, concurrency=concurrency
-    )
-
-
-def serve(corpus: Corpus, **exchanged: Brain) -> ModelServer:
-    return ModelServer([script({**brains(corpus), **exchanged})])
 
 
 def test_models_write_questions_that_are_proven_played_and_paid_once(
@@ -112,22 +85,7 @@ def test_recorded_calls_replay_without_a_server(corpus: Corpus, tmp_path: Path) 
 
 
 def test_over_the_live_web_what_was_seen_becomes_the_corpus(corpus: Corpus, tmp_path: Path) -> None:
-    opened = open_corpus(corpus.hash)
-    documents = {one.id: one for one in corpus.documents()}
-    with WebServer() as web:
-
-        def find(query: str) -> Page:
-            hits = [documents[hit.id] for hit in opened.searcher.search(query, 20)]
-            found = [
-                {"title": one.title, "url": f"{web.url}/{one.id}", "content": one.text}
-                for one in hits
-            ]
-            return Page({"query": query, "results": found})
-
-        for one in documents.values():
-            page = f"<html lang=en><title>{one.title}</title><body><p>{one.text}</p></body></html>"
-            web.pages[f"/{one.id}"] = Page(page.encode(), headers={"Content-Type": "text/html"})
-        web.search = find
+    with films_web(corpus) as web:
         honest = brains(corpus, lambda name: web_id(f"{web.url}/{name}"))
         with ModelServer([script(honest)]) as server:
             engine = f"searxng:{web.url}"
@@ -258,8 +216,9 @@ def test_a_server_that_fails_ends_the_run_and_a_budget_ends_it_early(
             generate(corpus, tmp_path / "poor", server, max_cost_usd=0.1, options=options)
         assert not server.requests
         summary = generate(
-            corpus, tmp_path / "rich", server, max_cost_usd=1.5, options=options, questions=9
-        )
+            corpus, tmp_path / "rich", server, options=options, questions=9,
+            max_cost_usd=1.5, concurrency=1,
+        )  # fmt: skip
     assert 0 < summary.tasks < 9
     assert "budget" in summary.stopped
     with pytest.raises(ConfigError, match="--verifier is missing"):
