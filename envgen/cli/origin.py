@@ -11,7 +11,7 @@ from envgen.cli.records import show_record, show_rows
 from envgen.cli.show import funnel_lines
 from envgen.environments.hosts import open_dataset
 
-SPARE = ("proving s", "tokens", "rate")
+SPARE = ("tokens", "rate")
 
 
 def show_origin(folder: Path) -> dict[str, Any]:
@@ -35,11 +35,8 @@ def show_origin(folder: Path) -> dict[str, Any]:
         why = ", ".join(f"{stage} {n}" for stage, n in refused.items())
         rate = "" if one.get("rate") is None else f"{one['rate']:.2f}"
         kept = "kept" if one["kept"] else one["why"]
-        rows.append(
-            (one["category"], kept, why, rate, one["tokens"], f"{one['cost_usd']:.2f}",
-             f"{one['proving_seconds']:.0f}")
-        )  # fmt: skip
-    heads = ("category", "came to", "refused by", "rate ", "tokens ", "USD ", "proving s ")
+        rows.append((one["category"], kept, why, rate, one["tokens"], f"{one['cost_usd']:.2f}"))
+    heads = ("category", "came to", "refused by", "rate ", "tokens ", "USD ")
     show_rows(heads, rows, "pages that a model wrote", SPARE)
     cost, tokens = (sum(one[name] for one in authored) for name in ("cost_usd", "tokens"))
     kept_tasks = max(1, len(dataset.tasks))
