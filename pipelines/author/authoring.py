@@ -45,6 +45,8 @@ from envgen.store.dataset import Dataset
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
+TRIAL_DRAFTS = 2
+"""Of each level, that are tried before an author is told why none was proven."""
 _MOST_REASONS = 6
 _REASON_CHARS = 500
 _RECORDED = ("replay:", "record:", "batch:")
@@ -220,7 +222,9 @@ class Authoring:
             seed=derive(seed, "trial"),
         )  # fmt: skip
         try:
-            made = generate(trial, out, workers=self.workers, backend=self.backend)
+            made = generate(
+                trial, out, workers=self.workers, backend=self.backend, attempts=TRIAL_DRAFTS
+            )
         except EnvgenError as error:
             return None, _compact(f"no task was proven. {said(error)}")
         dataset = Dataset.open(out)

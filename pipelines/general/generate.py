@@ -30,7 +30,13 @@ from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.gates.dataset import dataset_evidence
-from envgen.pipelines.general.synthesize import EnvironmentJob, Stage, Yield, synthesize
+from envgen.pipelines.general.synthesize import (
+    MAX_ATTEMPTS,
+    EnvironmentJob,
+    Stage,
+    Yield,
+    synthesize,
+)
 from envgen.pipelines.general.targets import Achieved, Targets
 from envgen.pipelines.partial import partial_folder
 from envgen.sandboxes.zygote import WorkerBackend
@@ -202,6 +208,7 @@ def generate(
     backend: WorkerBackend = "auto",
     progress: Progress | None = None,
     lineage: Mapping[str, JsonValue] | None = None,
+    attempts: int = MAX_ATTEMPTS,
 ) -> GenerateSummary:
     """Generate a dataset folder at ``out``.
 
@@ -214,6 +221,7 @@ def generate(
         workers: processes; default: one per core. The bytes don't depend on it.
         backend: the sandbox that gates run generated code in.
         progress: called after each environment.
+        attempts: drafts of each environment before it is given up.
         lineage: what else the dataset's funnel says, such as how its pages came about.
 
     Raises:
@@ -230,7 +238,7 @@ def generate(
         for _ in tasks_from(page.text).rehearsed(config.seed):
             pass
     partial = partial_folder(out, config)
-    jobs = config.jobs(backend)
+    jobs = [job.model_copy(update={"attempts": attempts}) for job in config.jobs(backend)]
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
     compiled = not config.pages and all(_is_own(partial, index) for index in done)
     resumed = len(done)

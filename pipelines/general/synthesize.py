@@ -58,6 +58,8 @@ class EnvironmentJob(Record):
     agreement_episodes: int = 128
     """Most random-valid episodes a task may cost; rarer densities are not_run."""
     targets: Targets = Targets()
+    attempts: Count = MAX_ATTEMPTS
+    """Drafts of the environment before it is given up."""
 
 
 class Stage(Record):
@@ -103,7 +105,7 @@ def synthesize(job: EnvironmentJob) -> Yield:
     """
     maker = _Maker(job, ProceduralAuthor(), shared_hosts(job.backend, not job.page))
     attempts: list[_Attempt] = []
-    for attempt in range(MAX_ATTEMPTS):
+    for attempt in range(job.attempts):
         found = maker.environment(attempt)
         attempts += [found] if found else []
         if len(attempts) == MAX_ENVIRONMENTS or (found and len(found.tasks) >= job.tasks):

@@ -73,12 +73,22 @@ def mutants_killed(trial: Trial) -> GateResult:
         rate >= KILL_RATE,
         tried,
         figure=round(rate, 4),
-        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive, e.g. {names[:2]}",
+        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive: {_shown(trial, survivors)}",
         survivors=names,
         probes=n_probes,
         sampled=SAMPLES if distinct else 0,
         sampled_distinct=distinct,
     )
+
+
+def _shown(trial: Trial, survivors: Sequence[Mutant]) -> str:
+    """Some survivors, with the lines that they change."""
+    lines = trial.draft.verifier.splitlines()
+    found = []
+    for one in survivors[:3]:
+        number = int(one.description.partition(":")[0].removeprefix("line "))
+        found.append(f"{one.description} in `{' '.join(lines[number - 1].split())[:200]}`")
+    return "; ".join(found)
 
 
 def _rebound(twin: Trial, source: str) -> str:
