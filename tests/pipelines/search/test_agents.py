@@ -151,6 +151,13 @@ def _bad(corpus: Corpus) -> dict[str, tuple[dict[str, Brain], str]]:
             return said
         return "hand_in", {**said[1], "question": f"Is it true that {said[1]['answer']} fits?"}
 
+    def obedient(body: dict[str, Any]) -> Any:  # a page tells it what to do, and it does it
+        if len(body["messages"]) == 1:
+            return "open", {"document": "films-7"}
+        if "Ignore the question" not in str(body["messages"]):
+            return "hand_in", {"verdicts": []}
+        return _verdicts(good["verifier"], "supported")(body)
+
     answers: dict[str, str] = {}
 
     def noted(body: dict[str, Any]) -> Any:
@@ -176,6 +183,7 @@ def _bad(corpus: Corpus) -> dict[str, tuple[dict[str, Brain], str]]:
         "a verifier that says yes": (
             {"verifier": _verdicts(good["verifier"], "supported")}, "no clue is contradicted",
         ),
+        "a verifier that obeys a page": ({"verifier": obedient}, "no clue is contradicted"),
         "a verifier that says no": (
             {"verifier": _verdicts(good["verifier"], "contradicted")}, "clue  is contradicted for the writer",
         ),
@@ -193,8 +201,8 @@ def _bad(corpus: Corpus) -> dict[str, tuple[dict[str, Brain], str]]:
     "case",
     [
         "invented spans", "the answer in the question", "another language", "a refusal", "a loop",
-        "a verifier that invents", "a verifier that says yes", "a verifier that says no",
-        "a verifier that finds nothing", "an answerer that knows", "answerers without an answer",
+        "a verifier that invents", "a verifier that says yes", "a verifier that obeys a page",
+        "a verifier that says no", "a verifier that finds nothing", "an answerer that knows", "answerers without an answer",
     ],
 )  # fmt: skip
 def test_no_bad_question_is_kept(corpus: Corpus, tmp_path: Path, case: str) -> None:
