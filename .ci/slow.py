@@ -85,14 +85,15 @@ def pick(root: Path, budget_s: float) -> list[str]:
     return sorted(found)
 
 
+_AUTHOR = "tests/pipelines/author/test_"
 KEPT = (
     "tests/environments/test_code.py::test_an_agent_that_mends_the_fault_is_paid",
     "tests/pipelines/code/test_import_records.py::test_what_is_not_proven_is_compared_too",
     "tests/pipelines/search/test_agents.py::test_models_write_questions_that_are_proven_played_and_paid_once",
     "tests/pipelines/search/test_agents.py::test_no_bad_question_is_kept[a verifier that says yes]",
     "tests/pipelines/search/test_agents.py::test_recorded_models_give_what_they_gave[715133]",
-    "tests/pipelines/author/test_authored.py::test_a_page_is_mended_until_compiler_gates_and_reader_are_content",
-    "tests/pipelines/author/test_code_form.py::test_no_bad_environment_is_kept[checks that accept everything]",
+    _AUTHOR + "authored.py::test_a_page_is_mended_until_compiler_gates_and_reader_are_content",
+    _AUTHOR + "code_form.py::test_no_bad_environment_is_kept[checks that accept everything]",
     "tests/core/test_borders.py::test_every_leaf_states_a_limit",
     "tests/core/test_borders.py::test_the_walk_finds_what_is_read",
     "tests/test_structure.py::test_one_class_has_one_name",

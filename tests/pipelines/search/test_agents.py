@@ -202,7 +202,8 @@ def _bad(corpus: Corpus) -> dict[str, tuple[dict[str, Brain], str]]:
     [
         "invented spans", "the answer in the question", "another language", "a refusal", "a loop",
         "a verifier that invents", "a verifier that says yes", "a verifier that obeys a page",
-        "a verifier that says no", "a verifier that finds nothing", "an answerer that knows", "answerers without an answer",
+        "a verifier that says no", "a verifier that finds nothing",
+        "an answerer that knows", "answerers without an answer",
     ],
 )  # fmt: skip
 def test_no_bad_question_is_kept(corpus: Corpus, tmp_path: Path, case: str) -> None:
