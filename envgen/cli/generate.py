@@ -48,7 +48,12 @@ class General(Parallel, Runs, GenerateConfig, AuthorConfig, Makes):
     gates prove them. Stopped, the same command goes on where it was.
     """
 
-    names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
+    names = {
+        "--category NAME": "categories",
+        "--page FILE": "pages",
+        "--level LEVELS": "level",
+        "--option NAME=VALUE": "options",
+    }
     hidden = frozenset(("min_level", "max_level", "topics"))
     examples = (
         "envgen generate general --out ds/",

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from envgen.cli.console import say
+from envgen.cli.console import require, say
 from envgen.cli.records import show_record, show_rows
 from envgen.cli.show import funnel_lines
 from envgen.environments.hosts import open_dataset
@@ -21,6 +21,7 @@ def show_origin(folder: Path) -> dict[str, Any]:
         DatasetError: if the dataset can't be read.
     """
     dataset = open_dataset(str(folder), unproven=True)
+    require(len(dataset.tasks), None, "tasks in the dataset")
     funnel: dict[str, Any] = dict(dataset.manifest.funnel)
     plain = {name: one for name, one in funnel.items() if isinstance(one, int | float | str)}
     show_record({"dataset": dataset.manifest.name, "tasks": len(dataset.tasks), **plain}, folder)

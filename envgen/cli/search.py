@@ -29,7 +29,7 @@ class SearchCommand(Parallel, SearchConfig, Makes):
         "envgen generate search --corpus corpus/ --out qa/",
         "envgen generate search --corpus corpus/ --questions 500 --depth 1..4 --out qa/",
         "envgen generate search --writer SPEC --answerers SPEC --verifier SPEC -o qa/",
-        "envgen generate search --kind open --writer SPEC ... -o reports/",
+        "envgen generate search --kind open --writer A --answerers B --verifier C -o o/",
     )
     verb = "envgen.pipelines.search.generate:generate_search"
 

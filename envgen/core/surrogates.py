@@ -32,3 +32,8 @@ def to_bytes(text: str) -> bytes:
 def to_text(content: bytes) -> str:
     """Bytes as a text; those that are no UTF-8 become surrogates."""
     return content.decode("utf-8", "surrogateescape")
+
+
+def whole(text: str) -> str:
+    """A text whose lone surrogates are replaced, which no file, database or server takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

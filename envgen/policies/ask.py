@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from envgen.core.surrogates import whole
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply
 
@@ -78,8 +79,7 @@ def heard(reply: PolicyReply) -> Message:
     try:
         text.encode()
     except UnicodeEncodeError:
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return Message.model_validate_json(whole)
+        return Message.model_validate_json(whole(text))
     return reply.message
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from envgen.core.errors import PolicyError, UnjudgedError
 from envgen.core.limits import Count, Id, Label, Text
 from envgen.core.seeding import derive
+from envgen.core.surrogates import whole
 from envgen.core.types import Record, Score, Usage
 from envgen.policies.ask import Asked, ask, block
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
@@ -240,7 +241,7 @@ def stands_in(quote: str, answer: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
+    return " ".join(whole(text).split()).casefold()
 
 
 def _hash(*parts: object) -> str:

@@ -213,7 +213,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a reader without a form": ({"reviewer": lambda _: "Nice."}, "no review could be read", ""),
     "a bash that breaks out": (
-        {"author": author(("bash", {"command": "cat /etc/shadow /root/.ssh/*; ls /work; id"}))},
+        {"author": author(("bash", {"command": "cat /etc/shadow; ls /; id"}))},
         "refused by the page", "No such file",
     ),
 }  # fmt: skip
