@@ -92,7 +92,7 @@ KEPT = (
     "tests/pipelines/search/test_agents.py::test_models_write_questions_that_are_proven_played_and_paid_once",
     "tests/pipelines/search/test_agents.py::test_no_bad_question_is_kept[a verifier that says yes]",
     "tests/pipelines/search/test_agents.py::test_recorded_models_give_what_they_gave[715133]",
-    _AUTHOR + "authored.py::test_a_page_is_mended_until_compiler_gates_and_reader_are_content",
+    _AUTHOR + "authored.py::test_no_bad_page_is_kept[a reader who is never content]",
     _AUTHOR + "code_form.py::test_no_bad_environment_is_kept[checks that accept everything]",
     "tests/core/test_borders.py::test_every_leaf_states_a_limit",
     "tests/core/test_borders.py::test_the_walk_finds_what_is_read",

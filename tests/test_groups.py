@@ -45,5 +45,6 @@ def test_a_group_s_tests_run_in_one_process(tmp_path: Path) -> None:
 
 def test_a_file_s_tests_run_in_one_process(tmp_path: Path) -> None:
     """Our conftest sets those groups, and xdist must read them after it."""
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    for name in ("conftest.py", "slow_tests.txt"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
     assert len(places(tmp_path, "")) == 2
