@@ -25,7 +25,7 @@ from envgen.policies.agent import AgentTool
 from envgen.sandboxes.base import Sandbox
 from envgen.sandboxes.tools import tool_host
 from envgen.sandboxes.zygote import WorkerBackend
-from envgen.store.sqlite_files import open_database, tables_of
+from envgen.store.sqlite_files import open_database, snapshot, tables_of
 
 TASK = "main"
 ROWS = 4
@@ -168,13 +168,13 @@ def write_code(folder: Path, category: Category, found: CodeRun) -> None:
 
 
 def rows_of(database: Path | None) -> Iterator[str]:
-    """The first rows of each table, as texts."""
+    """The first rows of each table, as texts; whoever wrote the database chose all names and values."""
     assert database is not None
     with open_database(database) as db:
-        for table in tables_of(db):
-            cursor = db.execute(f'SELECT * FROM "{table.name}" LIMIT {ROWS}')
-            yield f"{table.name}{[one[0] for one in cursor.description]}"
-            yield from (json.dumps(row, ensure_ascii=False) for row in cursor)
+        heads = {one.name: [column[0] for column in one.columns] for one in tables_of(db)}
+    for name, rows in snapshot(database).tables.items():
+        yield json.dumps([name, heads[name]], ensure_ascii=False)
+        yield from (json.dumps(row, ensure_ascii=False) for row in rows[:ROWS])
 
 
 def world_faults(

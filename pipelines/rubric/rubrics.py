@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, DatasetError
 from envgen.core.limits import fault
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import MANIFEST
@@ -53,11 +53,13 @@ class RubricSet:
             ConfigError: if it has none.
         """
         texts = {name: dataset.task_files(name).verifier for name in dataset.tasks}
-        named = {
-            name: Rubric.model_validate_json(text)
-            for name, text in texts.items()
-            if is_rubric(text)
-        }
+        named = {}
+        for name, text in texts.items():
+            try:
+                if is_rubric(text):
+                    named[name] = Rubric.model_validate_json(text)
+            except ValidationError as error:
+                raise DatasetError(f"the rubric of task {name!r}: {fault(error)}") from error
         if not named:
             raise ConfigError(
                 f"{str(dataset.path)!r} has no open questions", "generate search --kind open"

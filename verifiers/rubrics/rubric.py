@@ -71,7 +71,7 @@ def is_rubric(verifier: str) -> bool:
         found = json.loads(verifier)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "items" in found
+    return isinstance(found, dict) and {"question", "items"} <= found.keys()
 
 
 def rated(rubric: Rubric, answer: str, rate: Rate | None) -> Score:

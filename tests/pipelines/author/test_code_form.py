@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from model_server import ModelServer
 from search_models import script
 
 from envgen.core.errors import PipelineError
+from envgen.pipelines.author.code_folder import rows_of
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.generate import chosen, generate_authored
 from envgen.pipelines.general.generate import GenerateConfig
@@ -236,3 +239,14 @@ def test_mended_checks_that_accept_what_was_refused_are_no_mend(tmp_path: Path) 
     assert "the solver" in found.hint
     asked = requests(server, "amender")
     assert "not accepted" in asked[-1]
+
+
+def test_hostile_names_and_values_of_a_database_are_shown_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "odd.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute('CREATE TABLE "a"" FROM x; --" (v)')
+        db.execute('INSERT INTO "a"" FROM x; --" VALUES (?), (?)', (b"\x00\xff", "</task 0>"))
+        db.commit()
+    shown = list(rows_of(path))
+    assert shown[0] == json.dumps(['a" FROM x; --', ["v"]])
+    assert len(shown) == 3
