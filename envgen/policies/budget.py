@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from envgen.core.errors import ConfigError
+from envgen.core.limits import fault
 from envgen.core.types import Message, Record, Usage
 from envgen.policies.base import BudgetExceededError
 
+REPLY_SHARE = 0.05
+"""Completion tokens beside the prompt tokens of an agent's conversation."""
 CHARS_PER_TOKEN = 4
 """Used for estimates only, where a server reports no usage."""
 
@@ -78,3 +82,20 @@ def estimated_tokens(messages: Sequence[Message]) -> int:
 def _length(message: Message) -> int:
     calls = sum(len(c.name) + len(c.arguments_text or str(c.arguments)) for c in message.tool_calls)
     return len(message.content) + len(message.reasoning or "") + calls + 8
+
+
+def estimated_usage(prompt_tokens: int, options: Mapping[str, object]) -> Usage:
+    """About what conversations cost whose requests add up to so many tokens, at the option ``price``.
+
+    Raises:
+        ConfigError: if the option is no price.
+    """
+    completion = round(prompt_tokens * REPLY_SHARE)
+    try:
+        price = Price.model_validate(options.get("price") or {})
+    except ValidationError as error:
+        raise ConfigError(f"policy option 'price': {fault(error)}") from None
+    cost = price.cost(prompt_tokens, completion)
+    return Usage(
+        prompt_tokens=prompt_tokens, completion_tokens=completion, cost_usd=cost, estimated=True
+    )

@@ -30,7 +30,7 @@ from envgen.pipelines.author.taxonomy import Category, categories, load_categori
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.generate import GenerateConfig, GenerateSummary, generate
 from envgen.pipelines.packed.pack import pack
-from envgen.policies.budget import Budget, Price
+from envgen.policies.budget import Budget, estimated_usage
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
 from envgen.store.subset import copy_datasets
@@ -38,7 +38,6 @@ from envgen.store.subset import copy_datasets
 Progress = Callable[[int, int, str], None]
 _TOKENS = 1_500_000
 """Prompt tokens of a category, at most about: an author's conversation is sent again with each turn."""
-_REPLY_SHARE = 0.05
 
 
 class AuthorSummary(GenerateSummary):
@@ -97,13 +96,7 @@ def estimate(config: AuthorConfig, count: int) -> Usage:
         ConfigError: if the option ``price`` is none.
     """
     prompt = count * min(_TOKENS, config.max_tokens_per_category or _TOKENS)
-    completion = round(prompt * _REPLY_SHARE)
-    try:
-        price = Price.model_validate(config.options.get("price") or {})
-    except ValidationError as error:
-        raise ConfigError(f"policy option 'price': {fault(error)}") from None
-    cost = price.cost(prompt, completion)
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=True)
+    return estimated_usage(prompt, config.options)
 
 
 def generate_authored(

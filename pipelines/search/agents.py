@@ -18,11 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
-
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.limits import fault
 from envgen.core.types import Sampling, Usage
 from envgen.environments.search import CorpusNote, OpenCorpus
 from envgen.pipelines.assemble import AssembleSummary, assemble
@@ -47,7 +44,7 @@ from envgen.pipelines.search.written import (
 )
 from envgen.pipelines.search.written_work import WrittenWork
 from envgen.policies.base import Policy
-from envgen.policies.budget import Budget, Price
+from envgen.policies.budget import Budget, estimated_usage
 from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, parse_policy
 from envgen.policies.replay import RecordPolicy
@@ -69,8 +66,6 @@ _TOKENS = {"write": 45_000, "shorten": 500, "answer": 27_000, "verify": 50_000, 
 """Prompt tokens of the longest conversation of each role among the recordings in ``tests/data/written``."""
 _ATTACKS = 7
 """On each open question, judged once."""
-_REPLY_SHARE = 0.05
-"""Completion tokens beside them."""
 
 
 def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
@@ -87,13 +82,7 @@ def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
         judged = passes * (1 + answerers) + _ATTACKS
         rest = answerers * tokens["answer"] + passes * tokens["verify"] + judged * tokens["judge"]
     prompt = attempts * (tokens["write"] + rest)
-    completion = round(prompt * _REPLY_SHARE)
-    try:
-        price = Price.model_validate(config.options.get("price") or {})
-    except ValidationError as error:
-        raise ConfigError(f"policy option 'price': {fault(error)}") from None
-    cost = price.cost(prompt, completion)
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=True)
+    return estimated_usage(prompt, config.options)
 
 
 class WrittenSummary(AssembleSummary):
