@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from envgen.pipelines.general.gates.probes import (
     judged,
     perturbed_probes,
     samples,
+    walked_probes,
 )
 from envgen.pipelines.general.gates.trial import Trial, outcome, twin_of
 from envgen.pipelines.general.programs.emit import replace_params
@@ -58,6 +60,10 @@ def mutants_killed(trial: Trial) -> GateResult:
     for draw in range(1, DRAWS):
         if len(survivors) <= (1.0 - KILL_RATE) * tried:
             break
+        walked, survivors = _after_walks(trial, survivors, draw)
+        n_probes += walked
+        if len(survivors) <= (1.0 - KILL_RATE) * tried:
+            break
         probes = [*perturbed_probes(trial, draw), *edited_probes(trial, draw)]
         n_probes += len(probes)
         survivors = _alive(trial, survivors, _judged(trial, probes))
@@ -81,13 +87,42 @@ def mutants_killed(trial: Trial) -> GateResult:
     )
 
 
+def _after_walks(trial: Trial, survivors: Sequence[Mutant], draw: int) -> tuple[int, list[Mutant]]:
+    """The mutants that walks leave, each tried on those over the rule that it changes; how many probes."""
+    names = _rule_names(trial.draft.verifier)
+    by_rule: dict[str, list[Mutant]] = {}
+    for one in survivors:
+        by_rule.setdefault(names.get(_line(one), ""), []).append(one)
+    probes, left = 0, set[Mutant]()
+    for rule, some in by_rule.items():
+        walked = _judged(trial, walked_probes(trial, rule, draw))
+        probes += len(walked)
+        left.update(_alive(trial, some, walked))
+    return probes, [one for one in survivors if one in left]
+
+
+def _rule_names(source: str) -> dict[int, str]:
+    """Which rule the text that begins at a line is of: what ``source`` names in a dict of texts."""
+    return {
+        value.lineno: str(key.value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }
+
+
+def _line(mutant: Mutant) -> int:
+    return int(mutant.description.partition(":")[0].removeprefix("line "))
+
+
 def _shown(trial: Trial, survivors: Sequence[Mutant]) -> str:
     """Some survivors, with the lines that they change."""
     lines = trial.draft.verifier.splitlines()
     found = []
     for one in survivors[:3]:
-        number = int(one.description.partition(":")[0].removeprefix("line "))
-        found.append(f"{one.description} in `{' '.join(lines[number - 1].split())[:200]}`")
+        line = " ".join(lines[_line(one) - 1].split())[:200]
+        found.append(f"{one.description} in `{line}`")
     return "; ".join(found)
 
 

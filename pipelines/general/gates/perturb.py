@@ -32,7 +32,7 @@ from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
 from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.semantics.tables import Row, Tables, sql_type
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 BASES = 3
 """Answers for which each comparison is turned, at most."""
 Edit = Literal["insert", "delete", "update"]
@@ -126,7 +126,7 @@ def _bounds(problem: Problem) -> Bounds:
                     ints.setdefault((get.relation, get.column), set()).update(numbers)
     gaps = sorted({v for v in values if type(v) is int and 0 < v <= 400})
     texts = sorted({v for v in values if isinstance(v, str)})
-    days = sorted({date.fromisoformat(t) for t in texts if _DAY.fullmatch(t)})
+    days = sorted({date.fromisoformat(t) for t in texts if DAY.fullmatch(t)})
     return Bounds({key: sorted(found) for key, found in ints.items()}, days, gaps, texts)
 
 

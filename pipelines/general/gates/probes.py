@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import islice, permutations, zip_longest
 from pathlib import Path
 from random import Random
 
@@ -15,6 +15,7 @@ from envgen.pipelines.general.difficulty.facts import facts
 from envgen.pipelines.general.gates.nudges import nudged
 from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, touching, turns
 from envgen.pipelines.general.gates.trial import Case, Trial, as_case
+from envgen.pipelines.general.gates.walks import walks
 from envgen.pipelines.general.semantics.calls import Plan
 from envgen.pipelines.general.semantics.evaluate import rules_of
 from envgen.pipelines.general.semantics.evaluator import elements
@@ -115,6 +116,31 @@ def _nudged_probes(trial: Trial) -> Iterator[VerifierInput]:
             solved.add(place)
             cases += map(as_case, islice(solve(trial.problem, one.tables, rand), 1))
         yield from (VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases)
+
+
+def walked_probes(trial: Trial, clause: str, draw: int) -> list[VerifierInput]:
+    """Answers on rows on both sides of where a clause's verdict turns; none for any other rule."""
+    if trial.writes or clause not in {one.id for one in trial.problem.clauses}:
+        return []
+    rand, inputs = trial.rng("walks", draw, clause), list[VerifierInput]()
+    right = [case.answer for case in trial.ordinary]
+    wrong = [miss.case.answer for miss in trial.near_misses if miss.clause == clause]
+    answers = [*rand.sample(right, min(len(right), len(wrong) or 8)), *wrong]
+    answers += [same for answer in right[:2] for same in _with_the_same(trial.problem, answer)]
+    for n, step in enumerate(walks(trial.problem, trial.draft.tables, answers, clause, rand)):
+        for side, tables in enumerate((step.before, step.after)):
+            path = trial.stored(tables, f"walked-{draw}-{clause}-{n}-{side}")
+            inputs.append(VerifierInput(step.answer, path, path))
+    return inputs
+
+
+def _with_the_same(problem: Problem, answer: JsonValue) -> Iterator[JsonValue]:
+    """The answer with one slot's value given to another slot of its kind, for each two of them."""
+    values = match_layout(problem.layout, answer) or {}
+    for one, other in permutations(problem.slots, 2):
+        alike = (one.kind, one.domain) == (other.kind, other.domain)
+        if alike and values and values[one.name] != values[other.name]:
+            yield fill_layout(problem.layout, {**values, other.name: values[one.name]})
 
 
 def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:

@@ -100,7 +100,8 @@ def slot_of(node: ir.SlotRef, scope: SqlScope) -> ir.Slot:
 
 
 def chain(items: list[Sql], word: str, level: int, empty: str) -> Sql:
-    """``items`` joined by AND or OR; ``empty`` if there are none."""
+    """``items`` joined by AND or OR, but for what decides nothing; ``empty`` if there are none."""
+    items = [item for item in items if item.doc != empty]
     if len(items) <= 1:
         return items[0] if items else Sql(empty, known=True)
     doc = Block("", tuple(item.at(level) for item in items), f" {word} ")
