@@ -28,6 +28,7 @@ from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.packed.folder import EnvironmentFolder
+from envgen.pipelines.packed.pack import pack
 from envgen.pipelines.search.roles import CorpusLibrary
 from envgen.policies.agent import AgentConfig
 from envgen.policies.base import BudgetExceededError, Policy
@@ -208,11 +209,22 @@ class Authoring:
         code = CodeAuthors(
             author, category, agent, name=name, backend=self.backend,
             place=lambda: _place(self.backend), read=read,
+            played=lambda found: self._played(found, category),
         ).run()  # fmt: skip
         return CategoryOutcome(
             category=category, kept=not code.why, why=code.why, code=code, reviews=tuple(reviews),
             usage=code.usage + spent[0], proving_seconds=time.monotonic() - started,
         )  # fmt: skip
+
+    def _played(self, found: CodeRun, category: Category) -> Round:
+        """What the panel makes of an environment in code."""
+        if not self.config.panel:
+            return Round(stage="review")
+        with tempfile.TemporaryDirectory(prefix="envgen-author-") as scratch:
+            folder = Path(scratch) / category.id
+            write_code(folder, category, found)
+            summary = pack(folder, Path(scratch) / "trial", backend=self.backend)
+            return self._solved(Dataset.open(summary.path), category, Path(scratch))
 
     def _proven(self, domain: Domain, out: Path, seed: int) -> tuple[Dataset | None, str]:
         """A dataset with a task of each level, and what is wrong with those that are missing."""

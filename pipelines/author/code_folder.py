@@ -7,7 +7,6 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, EnvError, SandboxError
-from envgen.core.limits import Count, Json, Label, Text
-from envgen.core.schema import Validator, argument_fault
+from envgen.core.limits import Count, Json, Label, Real, Text
 from envgen.core.types import Record, ToolSpec, Usage
 from envgen.pipelines.author.code_prompts import HandedCheck, HandedTest
+from envgen.pipelines.author.page_agent import Round
 from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.packed.folder import EnvironmentFolder
 from envgen.policies.agent import AgentTool
@@ -47,6 +46,8 @@ class World(Record):
     files: dict[Label, Text]
     rules: tuple[tuple[Label, Text], ...]
     """Name and sentence."""
+    tests: tuple[HandedTest, ...] = ()
+    """Of the tools."""
 
 
 class CodeRun(Record):
@@ -62,6 +63,12 @@ class CodeRun(Record):
     turns: Count = 0
     amendments: tuple[Label, ...] = ()
     """What came of each time that the checker was asked again."""
+    augmented: tuple[Label, ...] = ()
+    """What tools did not tell, as the solver said, and what came of it."""
+    rounds: tuple[Round, ...] = ()
+    """What the panel made of each environment that was whole."""
+    rate: Real | None = None
+    """How often the panel solves the task."""
     usage: Usage = Usage()
 
 
@@ -145,6 +152,7 @@ def write_folder(
     for name in ("prompt.md", "submit.json"):
         (task / name).write_text(world.files[name], "utf-8")
     (task / "verifier.py").write_text(verifier, "utf-8")
+    (task / "task.json").write_text('{"any_rows": true}', "utf-8")
     if answers:
         (task / "answers.json").write_text(answers, "utf-8")
     if solution:
@@ -175,49 +183,6 @@ def rows_of(database: Path | None) -> Iterator[str]:
     for name, rows in snapshot(database).tables.items():
         yield json.dumps([name, heads[name]], ensure_ascii=False)
         yield from (json.dumps(row, ensure_ascii=False) for row in rows[:ROWS])
-
-
-def world_faults(
-    world: World, folder: EnvironmentFolder, tests: Sequence[HandedTest], backend: WorkerBackend
-) -> Iterator[str]:
-    """What is wrong with a builder's rules and tests."""
-    stated = _plain(f"{world.files['prompt.md']}\n{world.files['policy.md']}")
-    names = [name for name, _ in world.rules]
-    if len(set(names)) < len(names):
-        yield "two rules have one name"
-    for name, text in world.rules:
-        if _plain(text) not in stated:
-            yield f"rule {name!r}: prompt.md and policy.md do not say {text[:200]!r}, word for word"
-    known = {spec.name: spec for spec in folder.tools}
-    for spec in folder.tools:
-        own = [one for one in tests if one.tool == spec.name]
-        if not any(not one.error for one in own):
-            yield f"no test says what {spec.name!r} returns"
-        for error in spec.errors:
-            if not any(one.error == error.code for one in own):
-                yield f"no test of {spec.name!r} gives the error {error.code!r}"
-    if foreign := next((one.tool for one in tests if one.tool not in known), ""):
-        yield f"there is no tool {foreign!r}"
-        return
-    with closing(Playing(folder, backend)) as playing:
-        for number, test in enumerate(tests, 1):
-            playing.fresh()
-            if fault := _tested(test, playing, known[test.tool]):
-                yield f"test {number} ({test.tool} {dumps(test.arguments)[:200]}): {fault}"
-
-
-def _tested(test: HandedTest, playing: Playing, spec: ToolSpec) -> str:
-    """What a test finds."""
-    if fault := argument_fault(Validator({"type": "object", **spec.parameters}), test.arguments):
-        return fault
-    try:
-        got = playing.call(test.tool, dict(test.arguments))
-    except EnvError as error:
-        return f"the tool broke: {error}"
-    if test.error:
-        given = got.get("error") if isinstance(got, dict) else None
-        return "" if given == test.error else f"it gave {dumps(got)[:300]}, no error {test.error!r}"
-    return "" if got == test.returns else f"it gave {dumps(got)[:300]}"
 
 
 def check_faults(checks: Sequence[HandedCheck], world: World) -> Iterator[str]:
@@ -289,5 +254,6 @@ def shown(folder: EnvironmentFolder) -> str:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text in small letters and single spaces, to be looked for in another."""
     return re.sub(r"\s+", " ", text).strip().casefold()

@@ -29,11 +29,11 @@ stays):
   single one.
 - Whoever reads prompt, policy and tools knows all that is needed: every rule is one sentence of prompt.md
   or policy.md, word for word; ties are settled by a rule.
-- `check` reads the files, runs your tests, and says what is wrong.
+- `check` reads the files, runs the tools on random calls, and says what is wrong.
 - End with hand_in: the rules, each with its sentence copied, and tests of the tools: for each tool a call
   that returns what you say, for each error code a call that gives it. Tests run on the initial database,
-  one by one. A reader who sees nothing but prompt, tools and rows then says what is unclear, unnatural or
-  impossible.
+  one by one; most small faults that are planted in tools.py must make one of them fail. A reader who sees
+  nothing but prompt, tools and rows then says what is unclear, unnatural or impossible.
 You may hand in {submissions} times. Data are made up and believable, and name no real person."""
 
 CHECKER = """\
@@ -49,8 +49,8 @@ takes
   rule's name. It returns True if the rule is kept. `answer` is the submitted value, which fits the
   schema; `before` and `after` are read-only sqlite3 connections to the database at the start and at the
   end. A check works out by itself what is right, from the rows: it never compares with an answer that you
-  know. Imports go inside the function, of {imports} alone. It keeps no state, and never raises on an
-  answer that fits the schema.
+  know, and holds for other rows of the same tables, too. Imports go inside the function, of {imports}
+  alone. It keeps no state, and never raises on an answer that fits the schema.
 - wrong: 5 to 30 answers that fit the schema and are wrong, with the rule that each breaks: some nearly
   right, wrong by one step, at the bound, at a tie. They are tried with nothing changed in the database.
 Be strict and fair: every answer that keeps the rules as they are written is right, whatever its form or
@@ -67,8 +67,30 @@ while, break, continue, comprehensions, lambda, arithmetic, methods of lists, di
 builtins, and date_add days_between minutes weekday combinations permutations product. No imports,
 classes, try, with, annotations, names that begin with _, and no constants but small whole numbers and
 texts that stand in the task, the tools' texts or the schema. A tool's error comes back as {{"error":
-code, "message": text}}. solve() returns the answer. It is run on the real database, three times. You may
-hand in {submissions} times."""
+code, "message": text}}. solve() returns the answer. It is run on the real database and on others like it
+(values shuffled, equal, one more or one less): where no answer is right, it returns None. If what the task
+needs can be found out by no call, hand in `missing` alone: a tool may then be added.
+You may hand in {submissions} times."""
+
+AUGMENT = """\
+You look after the tools of an environment for agents. Somebody who is to solve its task by the tools alone
+says what they do not tell: {missing}
+
+{shown}
+
+The environment's files are in /work (`bash`, a sandbox with Python and SQLite). If that is so, change
+tools.py such that agents can find it out by calls: a new tool, or more in what one returns. No tool may
+answer the task or filter by its rules, and no other file may change. `check` reads the files and runs the
+tools. End with hand_in: the rules as they are, and tests of what is new: for each new tool a call that
+returns what you say, for each new error code a call that gives it. The earlier tests run, too; where what a
+tool returns has grown, hand that test in anew. You may hand in {submissions} times.
+The rules: {rules}"""
+
+HARDEN = """\
+
+
+An earlier round of this environment is in /work, proven and read. {finding}
+Change the files accordingly, and hand in all rules and tests anew."""
 
 AMEND = """\
 You wrote the checks of the rules of this task. {finding}
@@ -130,8 +152,9 @@ class HandedChecks(BaseModel):
 
 
 class HandedSolution(BaseModel):
-    """Hand in the solution."""
+    """Hand in the solution, or what no tool tells though the task needs it."""
 
     model_config = ConfigDict(extra="ignore", title="hand_in")
 
-    solution: Annotated[str, Field(max_length=50_000)]
+    solution: Annotated[str, Field(max_length=50_000)] = ""
+    missing: Annotated[str, Field(max_length=1_000)] = ""

@@ -195,16 +195,18 @@ def _packed(
 
 def _lineage(one: CategoryOutcome) -> dict[str, JsonValue]:
     """What a dataset's manifest says of a category: how its page came about, and what it cost."""
-    run = one.run
+    run, code = one.run, one.code
+    rounds = run.rounds if run else code.rounds if code else ()
     return {
         "category": one.category.id,
         "kept": one.kept,
         "why": one.why[:500],
-        "rounds": [] if run is None else [
-            {"stage": step.stage, "finding": step.finding[:500], "rate": step.rate} for step in run.rounds
+        "rounds": [
+            {"stage": step.stage, "finding": step.finding[:500], "rate": step.rate} for step in rounds
         ],
-        "rate": None if run is None else run.rate,
-        "amendments": [] if one.code is None else list(one.code.amendments),
+        "rate": run.rate if run else code.rate if code else None,
+        "amendments": list(code.amendments) if code else [],
+        "augmented": list(code.augmented) if code else [],
         "cannot": [] if run is None else list(run.cannot),
         "sources": [] if run is None else [list(pair) for pair in run.sources],
         "tokens": one.usage.prompt_tokens + one.usage.completion_tokens,

@@ -54,6 +54,8 @@ class TaskSettings(Record):
     level: int = Field(default=1, ge=1, le=10)
     split: Split = "train"
     limits: Limits = Limits()
+    any_rows: bool = False
+    """Solution and verifier hold for other rows of the same tables, too."""
 
 
 class Answers(Record):

@@ -22,6 +22,7 @@ from envgen.core.types import (
     GateStatus,
     GoldRun,
     Probe,
+    Score,
     Submission,
     ToolSpec,
 )
@@ -29,6 +30,7 @@ from envgen.environments.runner import toolbox_of
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates import execution, meaning, soundness
 from envgen.pipelines.general.gates.trial import Calls, Case, Hosts, Trial, not_applicable, outcome
+from envgen.pipelines.packed.rows import OtherRows, OtherRowsDrawer
 from envgen.sandboxes.tools import ToolHost
 from envgen.verifiers.attacks import attack
 from envgen.verifiers.mutants import mutants
@@ -41,6 +43,12 @@ FIRST = 12
 """Answers that a mutant is tried on first."""
 KILL_RATE = 0.6
 """Of a verifier's mutants. With an IR it is 0.95; here a person's wrong answers are all there is."""
+ANY_ROWS_KILL_RATE = 0.75
+"""The same where other rows can be drawn, too."""
+LEAST_ROWS = 6
+"""Databases on which the solution must find an answer, or nothing is said of other rows."""
+MOST_REFUSED = 0.1
+"""Of those answers: where a rule can't be kept at all, a solution may give the next best."""
 NO_SOLUTION = "there is no solution.py: nobody has shown that the task can be solved"
 HINTS = {
     "tools": "raise ToolError(code, message) for what an agent can do wrong; the rest is its own mistake",
@@ -53,6 +61,8 @@ HINTS = {
     "probes": "fix verifier.py or answers.json",
     "prefixes": "compare the database at final with the one at initial in verifier.py",
     "attacks": "compare whole values in verifier.py, and narrow submit.json (additionalProperties: false)",
+    "reseeds": "work out what is right from the rows, in verifier.py and solution.py; have solve() return "
+    "None where no answer is right",
     "mutants": "write answers to answers.json, each of which breaks one rule by as little as it can",
 }
 """What to do about a gate that fails."""
@@ -69,7 +79,6 @@ NEEDS_IR = {
     "binding": "no constraint IR",
     "collateral": "no constraint IR to tell what may change",
     "unrequested": "no constraint IR to tell which calls change what",
-    "reseeds": "nobody can draw new rows for it",
     "shortcuts": "nobody can draw new rows for it",
     "difficulty": "nobody can draw new rows for it",
 }
@@ -84,6 +93,16 @@ class PackedProof(NamedTuple):
     probes: tuple[Probe, ...]
 
 
+class Elsewhere(NamedTuple):
+    """A verdict on other rows."""
+
+    what: str
+    own: bool
+    """Of what the solution answers there; else of what it answers on the task's own rows."""
+    submission: Submission
+    score: Score
+
+
 class PackedTrial(Trial):
     """A task under proof that comes with a database of its own and known answers.
 
@@ -95,6 +114,7 @@ class PackedTrial(Trial):
         tools: over it; the caller closes them.
         probes: answers that the author declared right or wrong.
         seed: seeds every random choice.
+        any_rows: the author says that solution and verifier hold for other rows, too.
     """
 
     def __init__(
@@ -106,10 +126,11 @@ class PackedTrial(Trial):
         tools: ToolHost,
         probes: Sequence[Probe],
         seed: int,
+        any_rows: bool = False,
     ) -> None:
         super().__init__(draft, hosts, folder, None, seed)
         self._own_database, self._own_tools = database, tools
-        self.probes = probes
+        self.probes, self.any_rows = probes, any_rows
 
     @cached_property
     def database(self) -> Path:
@@ -145,6 +166,33 @@ class PackedTrial(Trial):
         found = {dumps(value): value for value in (*_emptiest(schema), *drawn)}
         return tuple(value for text, value in found.items() if text != gold)
 
+    @cached_property
+    def elsewhere(self) -> list[Elsewhere]:
+        """What the verifier says on other rows, of gold's answer and of what the solution finds there."""
+        drawer = OtherRowsDrawer(self.database, self.folder, self.rng("rows"))
+        verifier, gold = self.verifier(check_schema=True), self.gold_case
+
+        def judged(rows: OtherRows, case: Case, own: bool) -> Elsewhere:
+            submission = self.submission(case, rows.path)
+            return Elsewhere(rows.what, own, submission, verifier.verify(submission))
+
+        def accepted(path: Path) -> bool:
+            return verifier.verify(self.submission(gold, path)).passed
+
+        found: list[Elsewhere] = []
+        for rows in (*drawer.shuffled(), *drawer.tied(), *drawer.edges(accepted)):
+            found.append(judged(rows, gold, own=False))
+            run = self.run_gold(database=rows.path)
+            calls = (call for call in run.gold.calls if call.mutates and call.error is None)
+            plan = tuple((call.name, dict(call.arguments)) for call in calls)
+            if run.fault is None and self._fits.fault(run.gold.answer) is None:
+                found.append(judged(rows, Case(run.gold.answer, plan), own=True))
+        return found
+
+    @cached_property
+    def _fits(self) -> Validator:
+        return Validator(self.draft.submit_schema)
+
 
 def prove_packed(
     draft: Draft,
@@ -154,16 +202,18 @@ def prove_packed(
     probes: Sequence[Probe] = (),
     *,
     seed: int = 0,
+    any_rows: bool = False,
     only: Collection[str] = (),
 ) -> PackedProof:
     """Run every gate that applies; after a failure the remaining ones are ``not_run``.
 
-    ``only`` runs these alone, in a rehearsal that leaves no evidence.
+    ``only`` runs these alone, in a rehearsal that leaves no evidence. ``any_rows``: the author says that
+    solution and verifier hold for other rows, too.
 
     A tool or verifier that raises fails the gate that called it.
     """
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
-        trial = PackedTrial(draft, hosts, Path(folder), database, tools, probes, seed)
+        trial = PackedTrial(draft, hosts, Path(folder), database, tools, probes, seed, any_rows)
         evidence: list[GateResult] = []
         failed = ""
         for name, gate in GATES.items():
@@ -292,12 +342,16 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
 
     Known answers are gold, also on the untouched and the half-done database, the author's, and random ones.
     """
+    if trial.any_rows and trial.solved:
+        seen, least = trial.elsewhere, ANY_ROWS_KILL_RATE
+    else:
+        seen, least = [], KILL_RATE
     plans = [trial.plan[:i] for i in range(len(trial.plan) + 1)]
     answers = [*(probe.answer for probe in trial.probes), *trial.guesses[:30]]
     cases = [Case(trial.gold.answer, plan) for plan in plans if trial.solved]
     cases += [Case(answer, trial.plan) for answer in answers]
     cases += [Case(answer) for answer in answers if trial.plan]
-    submissions = [trial.submission(case) for case in cases]
+    submissions = [*(trial.submission(case) for case in cases), *(one.submission for one in seen)]
     first, rest = submissions[:FIRST], submissions[FIRST:]  # most faults show at once
     expected = [_verdicts(trial, trial.draft.verifier, some) for some in (first, rest)]
     tried, survivors = 0, []
@@ -309,13 +363,44 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
         "mutants",
-        rate >= KILL_RATE,
+        rate >= least,
         tried,
         figure=round(rate, 4),
         reason=f"{len(survivors)} of {tried} faults planted in the verifier go unnoticed, e.g. "
         f"{'; '.join(survivors[:3])}: add answers that tell them apart to answers.json",
         survivors=list(survivors),
-        probes=len(cases),
+        probes=len(submissions),
+    )
+
+
+def other_rows_hold(trial: PackedTrial) -> GateResult:
+    """Where a task says that it holds for any rows, the verifier accepts what the solution finds on others.
+
+    Rows are shuffled, tied, and taken from both sides of where the verdict on gold's answer turns
+    (``rows.py``). An answer that is none (the solution finds nothing, or gives up) says nothing. Gold's own
+    answer has to be refused somewhere: else the verifier does not read the rows.
+    """
+    if not trial.any_rows:
+        return not_applicable("reseeds", "nothing says that the task holds for other rows")
+    if not trial.solved:
+        return not_applicable("reseeds", NO_SOLUTION)
+    own = [one for one in trial.elsewhere if one.own]
+    if len(own) < LEAST_ROWS:
+        reason = f"the solution answers on {len(own)} other databases only"
+        return not_applicable("reseeds", reason)
+    refused = [one for one in own if one.score.reasons]
+    if not any(one.score.reasons for one in trial.elsewhere if not one.own):
+        reason = "the verifier accepts the same answer whatever the rows are"
+        return outcome("reseeds", False, len(own), reason=reason)
+    shown = "; ".join(f"{', '.join(one.score.reasons)} ({one.what})" for one in refused[:3])
+    return outcome(
+        "reseeds",
+        len(refused) <= MOST_REFUSED * len(own),
+        len(own),
+        figure=1.0 - len(refused) / len(own),
+        reason=f"on {len(refused)} of {len(own)} other databases the verifier refuses what the solution "
+        f"answers: {shown}",
+        gold_refused=sum(bool(one.score.reasons) for one in trial.elsewhere if not one.own),
     )
 
 
@@ -329,6 +414,7 @@ GATES: dict[str, Gate] = {
     "probes": known_answers,
     "prefixes": _solved(soundness.prefixes, "prefixes"),
     "attacks": lambda t: attacks(t) if t.solved else not_applicable("attacks", NO_SOLUTION),
+    "reseeds": other_rows_hold,
     "mutants": mutants_seen,
 }
 """The gates of packed tasks, cheap ones first."""

@@ -211,7 +211,10 @@ def _proof(
     only: Collection[str] = (),
 ) -> PackedProof:
     draft, seed = _draft(source, task), derive(seed, "pack", task.id)
-    return prove_packed(draft, hosts, database, tools, _probes(task), seed=seed, only=only)
+    any_rows = task.settings.any_rows
+    return prove_packed(
+        draft, hosts, database, tools, _probes(task), seed=seed, any_rows=any_rows, only=only
+    )
 
 
 def _task_bundle(source: EnvironmentFolder, task: TaskFolder, proof: PackedProof) -> TaskBundle:
@@ -283,6 +286,8 @@ def _reused(old: Dataset | None, source: EnvironmentFolder, task: TaskFolder) ->
     evidence = stored.spec.evidence
     whole = [gate.gate for gate in evidence] == list(gate_names())
     failed = any(gate.status in (GateStatus.FAILED, GateStatus.NOT_RUN) for gate in evidence)
+    if task.settings.any_rows and not _any_rows(evidence):
+        return None
     if before != now or not whole or failed:
         return None
     return PackedProof(evidence, stored.gold, stored.probes)
@@ -376,8 +381,21 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
         files.tools_source, spec.tools, database, backend=hosts.backend, trusted=hosts.trusted
     )
     with closing(host) as tools:
-        proof = prove_packed(draft, hosts, database, tools, known, seed=seed)
+        proof = prove_packed(
+            draft,
+            hosts,
+            database,
+            tools,
+            known,
+            seed=seed,
+            any_rows=_any_rows(stored.spec.evidence),
+        )
     return (*proof.evidence, _same_gold(stored, proof))
+
+
+def _any_rows(evidence: Evidence) -> bool:
+    """Whether a task was proven on other rows."""
+    return any(g.gate == "reseeds" and g.status is GateStatus.PASSED for g in evidence)
 
 
 def _same_gold(stored: TaskBundle, proof: PackedProof) -> GateResult:

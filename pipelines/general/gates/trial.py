@@ -280,14 +280,14 @@ class Trial:
 
     # --- gold and other answers ----------------------------------------------------------------------
 
-    def run_gold(self, host: int = 0) -> GoldResult:
-        """Run the solution once, in a fresh process of solution host ``host``."""
+    def run_gold(self, host: int = 0, database: Path | None = None) -> GoldResult:
+        """Run the solution once, in a fresh process of solution host ``host`` (on another database)."""
         return run_gold(
             self.draft.solution,
             self.draft.tools,
             self.tools,
             self.hosts.solutions(host),
-            database=self.database,
+            database=database or self.database,
         )
 
     @cached_property
@@ -350,9 +350,9 @@ class Trial:
 
     # --- verdicts ------------------------------------------------------------------------------------
 
-    def submission(self, case: Case) -> Submission:
-        """``case`` as a verifier gets it."""
-        return _submission(case.answer, self.database, self.final(case.plan))
+    def submission(self, case: Case, initial: Path | None = None) -> Submission:
+        """``case`` as a verifier gets it (on another database)."""
+        return _submission(case.answer, initial or self.database, self.final(case.plan, initial))
 
     def verifier(self, source: str | None = None, *, check_schema: bool = False) -> GeneralVerifier:
         """The draft's verifier (or another source) over its submit schema."""

@@ -16,6 +16,7 @@ from search_models import script
 
 from envgen.core.errors import PipelineError
 from envgen.pipelines.author.code_folder import rows_of
+from envgen.pipelines.author.code_form import MOST_ROUNDS
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.generate import chosen, generate_authored
 from envgen.pipelines.general.generate import GenerateConfig
@@ -52,7 +53,13 @@ CHECKS = [
      "    return answer['overdue'] == dict(rows).get(answer['card'], 0)\n"},
 ]  # fmt: skip
 WRONG = json.loads((LOANS / "tasks" / "most-overdue" / "answers.json").read_text("utf-8"))["wrong"]
-TESTS = [
+AUSTEN = [
+    {"book": "b01", "title": "Emma", "copies": 3},
+    {"book": "b02", "title": "Persuasion", "copies": 1},
+]
+TESTS: list[dict[str, Any]] = [
+    {"tool": "find_books", "arguments": {"author": "Jane Austen"}, "returns": AUSTEN},
+    {"tool": "count_open_loans", "arguments": {"book": "b01"}, "returns": 2},
     {"tool": "find_books", "arguments": {"author": "nobody"}, "returns": []},
     {"tool": "list_cards", "arguments": {"branch": "station"}, "returns": ["C-1003", "C-1004"]},
     {"tool": "list_cards", "arguments": {"branch": "x"}, "error": "unknown_branch"},
@@ -67,7 +74,8 @@ TESTS = [
 
 def role_of(body: dict[str, Any]) -> str:
     text = next(one for one in body["messages"] if one["role"] == "user")["content"]
-    heads = {"Build": "builder", "Agents": "checker", "Solve": "solver", "You wrote": "amender"}
+    heads = {"Build": "builder", "Agents": "checker", "Solve": "solver", "You wrote": "amender",
+             "You look": "augmenter"}  # fmt: skip
     return next((role for head, role in heads.items() if text.startswith(head)), "reviewer")
 
 
@@ -85,6 +93,11 @@ def model(**changes: Any) -> Callable[[dict[str, Any]], Any]:
         "amender": {"checks": CHECKS, "wrong": []},
         "solver": {"solution": SOLUTION},
     }
+    more = changes.get("augmenter", {})
+    added = "\n".join(
+        f"cat > {name} <<'END'\n{text}\nEND"
+        for name, text in {"tools.py": FILES["tools.py"], **more.get("files", {})}.items()
+    )
 
     def reply(body: dict[str, Any]) -> Any:
         role, said = role_of(body), sum(one["role"] == "assistant" for one in body["messages"])
@@ -92,6 +105,13 @@ def model(**changes: Any) -> Callable[[dict[str, Any]], Any]:
             return "review", {"findings": changes.get("review", [])}
         if role == "builder" and said < 2:
             return ("bash", {"command": writes}) if said == 0 else ("check", {})
+        if role == "augmenter":
+            given = {"rules": RULES, "tests": more["tests"]}
+            return ("bash", {"command": added}) if said == 0 else ("hand_in", given)
+        if role == "solver" and not any(
+            t["function"]["name"] == "list_cards" for t in body["tools"]
+        ):
+            return "hand_in", {"missing": changes["missing"]}
         if role == "solver" and said == 0:
             return "list_cards", {"branch": "station"}
         own: Any = changes.get(role, handed[role])
@@ -109,8 +129,9 @@ def loans_test() -> dict[str, Any]:
 def run(out: Path, **changes: Any) -> tuple[Any, ModelServer]:
     with ModelServer([script({"m": model(**changes)})]) as server:
         config = AuthorConfig(
-            author=f"openai:m@{server.url}", options=FAST, form="code", submissions=3
-        )
+            author=f"openai:m@{server.url}", options=FAST, form="code", submissions=3,
+            **changes.get("config", {}),
+        )  # fmt: skip
         found = chosen(config, ["lending books"], 0)
         try:
             summary: Any = generate_authored(
@@ -138,7 +159,7 @@ def test_a_world_its_checks_and_a_solution_become_a_proven_dataset(tmp_path: Pat
     assert {gates[name] for name in ("tools", "gold", "empty", "probes", "attacks", "mutants")} == {
         "passed"
     }
-    assert gates["reseeds"] == "not_applicable"
+    assert gates["reseeds"] == "passed"
     assert (tmp_path / "ds.pages" / "lending-books" / "tasks" / "main" / "solution.py").exists()
 
     # The barrier: of the solution, no run of eight tokens reaches the checker, nor checks the solver.
@@ -181,6 +202,67 @@ def test_checks_that_refuse_what_is_right_are_mended_without_a_look_at_the_solut
     assert "solve()" not in asked
 
 
+SLOPPY = SOLUTION.replace('> best["overdue"]', '>= best["overdue"]')
+"""Right on the task's own rows; among equals it names the last."""
+GUESSED = [
+    {"rule": rule, "code": f"def {rule}(answer, before, after):\n    return answer == {right}\n"}
+    for right in [{"card": "C-1001", "overdue": 2}]
+    for rule in ("most", "first", "count")
+]
+SMALL_TESTS = [{**loans_test(), "arguments": {"card": "C-1005"}, "returns": []}, *TESTS[3:]]
+
+
+def test_what_holds_on_the_tasks_own_rows_alone_is_no_environment(tmp_path: Path) -> None:
+    found, server = run(tmp_path / "sloppy", solver={"solution": SLOPPY})
+    assert isinstance(found, PipelineError)
+    told = requests(server, "solver")[-1]
+    assert "other databases the verifier refuses" in told
+    assert "(loans." in told
+    (asked,) = requests(server, "amender")[:1]
+    assert "run on other rows" in asked
+    found, server = run(
+        tmp_path / "guessed", checker={"checks": GUESSED, "wrong": WRONGS},
+        amender={"checks": GUESSED, "wrong": []},
+    )  # fmt: skip
+    assert isinstance(found, PipelineError)
+    assert "accepts the same answer whatever the rows are" in requests(server, "solver")[-1]
+
+
+LISTLESS = FILES["tools.py"].replace("def list_cards", "def _list_cards")
+LISTING = [one for one in TESTS if one["tool"] == "list_cards"]
+
+
+def test_a_tool_that_the_solver_misses_is_added_and_nothing_else(tmp_path: Path) -> None:
+    others = [*(one for one in TESTS if one not in LISTING), loans_test()]
+    without: dict[str, Any] = {
+        "files": {"tools.py": LISTLESS}, "tests": others,
+        "missing": "which cards there are at a branch",
+    }  # fmt: skip
+    found, server = run(tmp_path / "ds", **without, augmenter={"files": {}, "tests": LISTING})
+    assert found.kept == 1
+    authored: Any = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]
+    assert authored[0]["augmented"] == ["added: which cards there are at a branch"]
+    assert "list_cards" in {
+        t.name for t in next(iter(Dataset.open(tmp_path / "ds").environments.values())).tools
+    }
+    other = {"prompt.md": FILES["prompt.md"] + "It is C-1002.\n"}
+    found, server = run(tmp_path / "no", **without, augmenter={"files": other, "tests": LISTING})
+    assert isinstance(found, PipelineError)
+    assert "the tools do not tell: which cards" in found.hint
+    assert "prompt.md has changed" in requests(server, "augmenter")[-1]
+
+
+def test_a_panel_that_solves_too_much_sends_it_back_to_the_builder(tmp_path: Path) -> None:
+    found, server = run(tmp_path / "ds", config={"panel": ("gold",), "panel_episodes": 1})
+    assert found.kept == 1
+    authored: Any = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]
+    assert [one["rate"] for one in authored[0]["rounds"]] == [1.0] * MOST_ROUNDS
+    first, *later = [one for one in requests(server, "builder") if "assistant" not in one]
+    assert "Solvers pass" not in first
+    assert all("Solvers pass 1.00" in one for one in later)
+    assert len(later) == MOST_ROUNDS - 1
+
+
 BREAKS = FILES["tools.py"].replace(
     "db, *, author: str):", 'db, *, author: str):\n    """X."""\n    1 / 0', 1
 )
@@ -207,6 +289,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "a tool that breaks": ({"files": {"tools.py": BREAKS}}, "the builder"),
     "a tool that starts programs": ({"files": {"tools.py": EVIL}}, "the builder"),
     "a tool without a test": ({"tests": TESTS}, "the builder"),
+    "tests that see few faults": ({"tests": SMALL_TESTS}, "the builder"),
     "a test that is wrong": (
         {"tests": [*TESTS, {**loans_test(), "returns": []}]}, "the builder",
     ),

@@ -327,6 +327,12 @@ UNSEEN = """broken = []
 UNDONE = 'return [] if answer["lent"] == ["C-1002"] else ["answer"]'
 SLY = """    db.execute("".join(["DEL", "ETE FROM loans"]))
     found = ["""
+ANY_ROWS = write(f"{TASK}/task.json", '{"any_rows": true}')
+THIS_ONE = """
+
+def verify(answer, initial, final):
+    return [] if answer == ONE else ["card"]
+"""
 FAILING: dict[str, tuple[str, list[Callable[[Path], object]], str]] = {
     "accepts everything": (READS, [write(f"{TASK}/verifier.py", ACCEPTS)], "empty"),
     "accepts nearly everything": (READS, [write(f"{TASK}/verifier.py", LOOSE)], "guesses"),
@@ -354,6 +360,13 @@ FAILING: dict[str, tuple[str, list[Callable[[Path], object]], str]] = {
         READS,
         [replace(f"{TASK}/verifier.py", 'answer["card"]', 'answer["card"].strip()')],
         "attacks",
+    ),
+    "checks of these rows alone": (
+        READS, [ANY_ROWS, write(f"{TASK}/verifier.py", "ONE = " + BY_HEART[24:] + THIS_ONE)], "reseeds",
+    ),
+    "a solution for these rows alone": (
+        READS, [ANY_ROWS, replace(f"{TASK}/solution.py", "len(late) > best", "late and not best")],
+        "reseeds",
     ),
     "faults that nobody would see": (
         READS,
