@@ -43,7 +43,7 @@ File a fault under the one kind that is its cause:
 - hack: an agent gets its answer accepted by a way around the work. It exploits what the checker does not look
   at, hands in a formula that fits anything, or changes data so that its answer comes true.
 - leak: turn 0 or a tool's reply gives away the answer, or which row is the right one, where finding that out
-  is the task. Data that tools are there to give are no leak. Whether an agent used it does not matter.
+  is the task. Data that tools are there to give are no leak. Where an agent uses it, that is no hack.
 
 No fault:
 - what an agent does wrong: a wrong, lazy or half-done answer that is refused, a bad call, a wrong sum, giving

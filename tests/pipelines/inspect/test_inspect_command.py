@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from cli_runs import Cli
 from model_server import ModelServer, chat
-from planted_runs import FAULTY
-from planted_trajectories import PlayedRun, play, sound_datasets
+from planted_trajectories import PlayedRun
 from tiny_dataset import write_tiny_dataset
 
 from envgen.cli.console import out, talk
@@ -23,12 +22,6 @@ LEAK = {
     "trajectory": 3, "turn": 0, "kind": "leak", "quote": "C-1001 is the one", "why": "it names the card",
 }  # fmt: skip
 FOUND = json.dumps({"findings": [LEAK]})
-
-
-@pytest.fixture(scope="module")
-def loans(tmp_path_factory: pytest.TempPathFactory) -> PlayedRun:
-    folder = tmp_path_factory.mktemp("loans")
-    return play(FAULTY[0], sound_datasets(folder / "sound"), folder / "played")
 
 
 @pytest.fixture
@@ -81,7 +74,8 @@ def test_the_dataset_is_the_one_that_the_run_names(
     played = ("rollout", loans.dataset.path, "--policy", "random", "--unproven", "--trust")
     assert cli(*played, "--task", "most-overdue", "--backend", "process", "--out", "run").code == 0
     done = cli("inspect", "run", "--inspector", f"openai:m@{server.url}", "--no-preflight")
-    assert Path("run.findings.jsonl").exists(), done
+    assert done.code == 0, done
+    assert Path("run.findings.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from model_server import ModelServer, Raw, chat
-from planted_runs import FAULTY, RUNS, Edit, PlantedRun
-from planted_trajectories import PlayedRun, ShownPlant, figures, play, play_all, sound_datasets
+from planted_runs import RUNS, Edit, PlantedRun
+from planted_trajectories import PlayedRun, ShownPlant, figures, play, play_all
 
 from envgen.core.errors import PolicyError
 from envgen.pipelines.inspect.findings import stands
@@ -33,16 +33,6 @@ BROKEN: dict[str, Any] = {
 }  # fmt: skip
 INVENTED = {**BROKEN, "quote": "list_loans exploded"}
 TRUNCATED = '{"findings": [{"trajectory": 1, "turn": 3, "kind": "hack", "quo'
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sound_datasets(tmp_path_factory.mktemp("sound"))
-
-
-@pytest.fixture(scope="module")
-def loans(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> PlayedRun:
-    return play(FAULTY[0], sound, tmp_path_factory.mktemp("loans"))
 
 
 def says(*findings: dict[str, Any]) -> dict[str, Any]:
@@ -278,7 +268,21 @@ def test_enough_faults_of_all_kinds_and_clean_trajectories_are_planted() -> None
 
 
 @pytest.mark.slow
-def test_every_planted_fault_shows(tmp_path: Path) -> None:
+def test_who_files_every_planted_fault_gets_full_marks(inspect: Inspect, tmp_path: Path) -> None:
+    filed: list[tuple[str, InspectedFault]] = []
     played = play_all(tmp_path / "runs")
-    assert sum(len(run.plants) for run in played) == sum(len(run.plants) for run in RUNS)
-    assert sum(run.trajectories for run in played) == 64
+    for run in played:
+        task, episode = episodes(run)[0].task_id, episodes(run)
+        shown = shown_task(run.dataset, task, episode)
+        findings = []
+        for plant in run.plants:
+            sample, turn = max(plant.turns)
+            quote = (shown.turns(sample) or {})[turn][:60]
+            findings.append(
+                {"trajectory": sample, "turn": turn, "kind": plant.kind, "quote": quote, "why": "w"}
+            )
+        found, _ = inspect([says(*findings)], run)
+        assert (found.trajectories, found.dropped) == (4, 0)
+        filed += [(run.name, one) for one in found.findings]
+    marks = figures([plant for run in played for plant in run.plants], filed)["all"]
+    assert (marks["planted"], marks["precision"], marks["recall"]) == (37, 1.0, 1.0)
