@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each would compile all of envgen
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py store/test_hostile_runs.py store/test_parquet_rows.py test_groups.py test_hostile.py \
-	pipelines/interpreter/test_makers.py pipelines/rubric pipelines/search/test_agents.py pipelines/search/test_agents_server.py \
+	pipelines/interpreter/test_makers.py pipelines/inspect pipelines/rubric pipelines/search/test_agents.py pipelines/search/test_agents_server.py \
 	$(addprefix pipelines/general/test_,author.py difficulty.py domains.py example_pages.py gates_sabotage.py generate.py made_by_0_2_0.py planted_faults.py task_code.py twins.py)
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 

@@ -48,6 +48,7 @@ COMMANDS = {
     "filter": "rollouts:FilterCommand",
     "model init": "models:Init",
     "model info": "models:Info",
+    "inspect": "inspect:InspectCommand",
     "judge": "judge:JudgeCommand",
     "test-judge": "judge:JudgeTest",
     "train sft": "train:Sft",
@@ -74,7 +75,7 @@ GROUPS = {
     "images": "Language layers and built workspaces of code environments.",
 }
 RESUMED = (
-    "generate", "import", "rollout", "judge", "test-judge", "train", "eval", "quickstart",
+    "generate", "import", "rollout", "inspect", "judge", "test-judge", "train", "eval", "quickstart",
 )  # fmt: skip
 """Commands that store what they have finished, and go on from there."""
 OS_HINTS = {

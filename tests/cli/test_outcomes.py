@@ -105,6 +105,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "check-proof": lambda cli, p: cli("check-proof", p.empty / "no.txt"),
     "corpus info": lambda cli, p: cli("corpus", "info", p.empty),
     "corpus search": lambda cli, p: cli("corpus", "search", p.empty, "x"),
+    "inspect": lambda cli, p: cli("inspect", p.empty, "--inspector", p.dead),
     "judge": lambda cli, p: cli(
         "judge", p.empty, "--rubric", p.empty / "r.json", "--policy", p.dead, "--untested-judge"
     ),

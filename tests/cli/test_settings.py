@@ -61,6 +61,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "import code": {"file": "f", "clones": "c", "out": "o"},
     "import problems": {"file": "p.jsonl", "out": "o"},
     "import questions": {"file": "q.jsonl", "out": "o"},
+    "inspect": {"folder": "r", "policy.spec": "gold"},
     "judge": {"folder": "r", "rubric": "r.json", "policy.spec": "gold"},
     "list": {"dataset": "ds"},
     "merge": {"datasets": ["a", "b"], "out": "o"},
