@@ -2,7 +2,8 @@
 
 A line is keyed by a hash of everything that the reply depends on (messages, tools, sampling, seed), so a
 changed prompt or tool is a miss and never a wrong answer. What is recorded is not asked for again, so a run
-that was stopped pays nothing twice.
+that was stopped pays nothing twice. What ``bash`` printed may differ (a date, a process id): where nothing
+else does, the conversation goes on as it was recorded.
 """
 
 from __future__ import annotations
@@ -44,10 +45,27 @@ def request_key(
     return sha256(dumps(asked).encode("utf-8", _ODD))
 
 
+UNSTEADY = "bash"
+"""The tool that may print something else each time."""
+
+
+def spoken_key(
+    messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, seed: int
+) -> str:
+    """The hash of a request without what ``bash`` printed; ``request_key`` where it printed nothing."""
+    unsteady = {call.id for m in messages for call in m.tool_calls if call.name == UNSTEADY}
+    said = [
+        m.model_copy(update={"content": ""}) if m.tool_call_id in unsteady else m for m in messages
+    ]
+    return request_key(said, tools, sampling, seed)
+
+
 class RecordedLine(Record):
     """A line of a recording."""
 
     key: Sha256
+    spoken: Sha256 | None = None
+    """See ``spoken_key``; None: as ``key``."""
     policy: Label = "replay"
     version: Label = ""
     task: Label = ""
@@ -106,7 +124,8 @@ class RecordPolicy:
     ) -> PolicyReply:
         """The recorded reply, or the inner policy's after it is on disk."""
         key = request_key(messages, tools, sampling, seed)
-        if self._known is not None and (known := self._known.find(key)) is not None:
+        spoken = spoken_key(messages, tools, sampling, seed)
+        if self._known is not None and (known := self._known.find(key, spoken)) is not None:
             return known
         started = time.monotonic()
         reply = self._policy.respond(
@@ -114,6 +133,7 @@ class RecordPolicy:
         )
         line = {
             "key": key,
+            "spoken": None if spoken == key else spoken,
             "policy": self.name,
             "version": self.version,
             "task": task.id,
@@ -143,14 +163,15 @@ class ReplayPolicy:
         self.version = ""
         self._path = path
         self._lines: dict[str, RecordedLine] = {}
+        self._spoken: dict[str, RecordedLine] = {}
         for file in _recordings(path):
             for line in _lines(file):
-                self._lines[line.key] = line
+                self._lines[line.key] = self._spoken[line.spoken or line.key] = line
                 self.name, self.version = line.policy, line.version
 
-    def find(self, key: str) -> PolicyReply | None:
-        """The recorded reply to the request with this ``request_key``."""
-        line = self._lines.get(key)
+    def find(self, key: str, spoken: str) -> PolicyReply | None:
+        """The recorded reply to the request with this ``request_key``, or else with this ``spoken_key``."""
+        line = self._lines.get(key) or self._spoken.get(spoken)
         if line is None:
             return None
         tokens = _unpacked(line.tokens) if line.tokens else None
@@ -168,7 +189,8 @@ class ReplayPolicy:
         task: PublicTask,
     ) -> PolicyReply:
         """The recorded reply to this very request."""
-        reply = self.find(request_key(messages, tools, sampling, seed))
+        asked = messages, tools, sampling, seed
+        reply = self.find(request_key(*asked), spoken_key(*asked))
         if reply is None:
             raise PolicyError(
                 f"{str(self._path)!r} holds no reply to this request of task {task.id!r}",

@@ -8,7 +8,7 @@ import pytest
 from toy_world import play, town_functions, town_task
 
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.core.types import Message, Sampling
+from envgen.core.types import Message, Sampling, ToolCall
 from envgen.policies import parse_policy
 from envgen.policies.base import SamplingMask, Tokens
 from envgen.policies.random_valid import RandomValidPolicy
@@ -42,6 +42,29 @@ def test_another_request_is_a_miss(tmp_path: Path) -> None:
         play(ReplayPolicy(path), town_task(prompt="Another."), town_functions(), 0)
     with pytest.raises(PolicyError, match="holds no reply"):
         play(ReplayPolicy(path), town_task(), town_functions(), 0, Sampling(temperature=0.5))
+
+
+@pytest.mark.parametrize(("tool", "known"), [("bash", True), ("check", False)])
+def test_what_bash_printed_may_differ_and_nothing_else(
+    tmp_path: Path, tool: str, known: bool
+) -> None:
+    """A conversation that began with `ls -l` goes on where it was stopped, though the clock has."""
+    said = Message(role="assistant", content="done")
+    call = ToolCall(id="1", name=tool, arguments={"command": "date"})
+    asked = [Message(role="user", content="Build."), Message(role="assistant", tool_calls=(call,))]
+
+    def at(hour: str) -> list[Message]:
+        return [*asked, Message(role="tool", tool_call_id="1", content=hour)]
+
+    path, rest = tmp_path / "r.jsonl", dict[str, Any](seed=0, task=town_task())
+    RecordPolicy(ScriptedPolicy([said]), path).respond(at("10:00"), [], Sampling(), **rest)
+    other = Message(role="assistant", content="begun anew")
+    resumed = RecordPolicy(ScriptedPolicy([other]), path)
+    reply = resumed.respond(at("11:00"), [], Sampling(), **rest)
+    assert reply.message == (said if known else other)
+    longer = [Message(role="user", content="Build it."), *at("10:00")[1:]]
+    with pytest.raises(PolicyError):
+        ReplayPolicy(path).respond(longer, [], Sampling(), **rest)
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
