@@ -57,9 +57,9 @@ def test_what_bash_printed_may_differ_and_nothing_else(
         return [*asked, Message(role="tool", tool_call_id="1", content=hour)]
 
     path, rest = tmp_path / "r.jsonl", dict[str, Any](seed=0, task=town_task())
-    RecordPolicy(ScriptedPolicy([said]), path).respond(at("10:00"), [], Sampling(), **rest)
+    RecordPolicy(ScriptedPolicy([said, said]), path).respond(at("10:00"), [], Sampling(), **rest)
     other = Message(role="assistant", content="begun anew")
-    resumed = RecordPolicy(ScriptedPolicy([other]), path)
+    resumed = RecordPolicy(ScriptedPolicy([other, other]), path)
     reply = resumed.respond(at("11:00"), [], Sampling(), **rest)
     assert reply.message == (said if known else other)
     longer = [Message(role="user", content="Build it."), *at("10:00")[1:]]
