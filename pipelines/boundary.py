@@ -72,6 +72,15 @@ def broken(gate: str, error: BaseException) -> GateResult:
     return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=one_line(error))
 
 
+def spared(what: str, error: Exception) -> str:
+    """Why one item of many is dropped because of an error of envgen's own, in a line.
+
+    Raises:
+        Exception: ``error`` itself, where it is no item's fault: see ``broken``.
+    """
+    return f"envgen broke: {broken(what, error).reason}"
+
+
 def failure(evidence: Evidence) -> GateResult | None:
     """The first gate that failed or, with nothing to try, couldn't be run."""
     bad = (GateStatus.FAILED, GateStatus.NOT_RUN)

@@ -25,6 +25,7 @@ from envgen.pipelines.author.panel import band, play
 from envgen.pipelines.author.panel import told as told_rate
 from envgen.pipelines.author.review import ReviewFinding, review, review_texts, told
 from envgen.pipelines.author.taxonomy import Category
+from envgen.pipelines.boundary import spared
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.packed.folder import EnvironmentFolder
@@ -133,6 +134,8 @@ class Authoring:
                 self.fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             why = f"no reply: {str(error)[:200]}"
             return CategoryOutcome(category=category, kept=False, why=why)
+        except Exception as error:  # the boundary; not kept: a mended envgen does it again
+            return CategoryOutcome(category=category, kept=False, why=spared(category.id, error))
         self._repeats.clear()
         self._keep(outcome)
         return outcome

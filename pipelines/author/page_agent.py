@@ -19,6 +19,7 @@ from envgen.core.errors import ConfigError, EnvgenError, SandboxError
 from envgen.core.limits import Count, Label, Real, Text
 from envgen.core.types import Record, Usage
 from envgen.pipelines.author.taxonomy import Category
+from envgen.pipelines.boundary import spared
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.domains import MAX_PAGE
@@ -278,7 +279,14 @@ def checked(text: str, slug: str, levels: int) -> tuple[Domain, Sequence[Rehears
             raise ConfigError(f"its {field} is {getattr(domain, field)!r}", f'write "{slug}"')
     if domain.max_level < levels:
         raise ConfigError(f"max_level is {domain.max_level}", f"{levels} is the least")
-    return domain, tuple(rehearse(domain))
+    try:
+        return domain, tuple(rehearse(domain))
+    except EnvgenError:
+        raise
+    except Exception as error:  # the boundary: a page that envgen can't take is told, and mended
+        raise ConfigError(
+            spared(slug, error), "say that part of the page in another way"
+        ) from error
 
 
 def said(error: EnvgenError) -> str:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from envgen.core.errors import PolicyError, SearchEngineError
 from envgen.core.seeding import rng
 from envgen.core.types import Sampling, Usage
+from envgen.pipelines.boundary import spared
 from envgen.pipelines.search.config import WrittenConfig, bounds
 from envgen.pipelines.search.open_questions import OpenQuestion
 from envgen.pipelines.search.roles import Library, Role
@@ -127,6 +128,8 @@ class QuestionWork(ABC):
             if hopeless or refused or self._repeats.too_many(str(error)):
                 self._fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             return QuestionOutcome(None, f"no reply: {str(error)[:200]}")
+        except Exception as error:  # the boundary: one question is dropped, the run goes on
+            return QuestionOutcome(None, spared(f"question {number}", error))
         self._repeats.clear()
         return outcome
 

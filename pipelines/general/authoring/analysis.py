@@ -294,10 +294,12 @@ class OpenTask:
         known = {**domain.constants, **domain.lists, **params}
         drawing = Drawing(rng=self.rng, tables=self.tables, known=known)
         text = self.analysis.domains[name].text
+        what = f"domain {domain.id!r}, parameter {name!r}, draw {text!r:.80}"
         try:
-            value: Scalar = self.blueprint.draws.draw(text)(drawing)
+            value = self.blueprint.draws.draw(text)(drawing)
         except (NoRoomError, *MISTAKES) as error:
-            what = f"domain {domain.id!r}, parameter {name!r}, draw {text!r:.80}"
             hint = getattr(error, "hint", "") or "check its names and numbers"
             raise ConfigError(f"{what}: {str(error) or 'no value is left'}", hint) from None
+        if not isinstance(value, int | str):
+            raise ConfigError(f"{what} gives {value!r:.80}, not one value", "write one([...])")
         return value

@@ -13,6 +13,7 @@ from search_models import Brain, script
 
 from envgen.cli.origin import show_origin
 from envgen.core.errors import ConfigError, PipelineError, PolicyError
+from envgen.pipelines.author import authoring, page_agent
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.generate import AuthorSummary, chosen, generate_authored
 from envgen.pipelines.general.generate import GenerateConfig
@@ -235,6 +236,33 @@ def test_no_bad_page_is_kept(tmp_path: Path, case: str) -> None:
         assert why in caught.value.hint
         assert told in "\n".join([*results(server), ""])
     assert not (tmp_path / "ds").exists()
+
+
+def test_what_breaks_envgen_is_told_or_drops_one_category(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of our own, planted where pages are read and where categories are worked on."""
+
+    def breaks(*_: object, **__: object) -> Any:
+        raise TypeError("unhashable type: 'list'")
+
+    monkeypatch.setattr(page_agent, "rehearse", breaks)
+    brains = {"author": author(write(PAGE), ("check", {}))}
+    with ModelServer([script(brains)]) as server:
+        config = AuthorConfig(author=f"openai:author@{server.url}", options=FAST, submissions=1)
+        making, found = (
+            GenerateConfig(max_level=2),
+            chosen(config, ["tending a greenhouse", "b"], 0),
+        )
+        with pytest.raises(PipelineError, match="nothing was kept"):
+            generate_authored(config, making, found, tmp_path / "a", check=False, workers=1)
+        told = [json.dumps(one["messages"]) for one in server.generations]
+        assert any("envgen broke: TypeError" in one for one in told)
+        monkeypatch.setattr(authoring, "write_page", breaks)
+        with pytest.raises(PipelineError) as caught:
+            generate_authored(config, making, found, tmp_path / "b", check=False, workers=1)
+    assert caught.value.hint == "envgen broke: TypeError: unhashable type: 'list' (2)"
+    assert not list(tmp_path.glob("b.pages/*"))  # a mended envgen does them again
 
 
 @pytest.mark.parametrize("answer", [Raw(401, "{}"), Raw(200, '{"choices": [{"mess')])

@@ -262,6 +262,10 @@ def test_a_parameter_that_never_has_a_value_says_so(text: str) -> None:
     assert "no value is left" in refused_parameter(text)
 
 
+def test_a_parameter_that_is_a_list_says_what_to_write() -> None:
+    assert "[3, 4], not one value" in refused_parameter("[3, 4]")
+
+
 def refused_parameter(text: str) -> str:
     """What is said of a page with a parameter of this draw."""
     page = load_tasks("meetings").domain.model_dump(mode="json", exclude_defaults=True)
