@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -265,6 +267,19 @@ def test_enough_faults_of_all_kinds_and_clean_trajectories_are_planted() -> None
         if not {(run.name, str(number)), (run.name, "*")} & touched
     ]  # fmt: skip
     assert len(clean) >= 12
+
+
+@pytest.mark.slow
+def test_recorded_inspectors_find_what_the_page_says(tmp_path: Path) -> None:
+    """Sixteen conversations, each of a fresh model that saw its request and nothing else (docs/models.md)."""
+    root = Path(__file__).parents[3]
+    spec = f"replay:{root / 'tests' / 'data' / 'inspected' / 'replies.jsonl'}"
+    script = [str(root / "benchmarks" / "inspector.py"), spec, "--work", str(tmp_path)]
+    found = json.loads(subprocess.check_output([sys.executable, "-P", *script]))
+    assert (found["read"], found["dropped"]) == (16, 0)
+    marks = found["all"]
+    assert (marks["right"], marks["wrong"], marks["recall"]) == (35, 0, 0.946)
+    assert {one["kind"] for one in found["missed"]} == {"verifier_mismatch"}
 
 
 @pytest.mark.slow
