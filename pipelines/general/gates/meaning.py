@@ -162,7 +162,7 @@ def certified(trial: Trial) -> GateResult:
 
 
 def leaks(trial: Trial) -> GateResult:
-    """No value of gold stands in the prompt or the tools' documentation."""
+    """No value of gold stands in the prompt or the tools' documentation, but for what one chooses from."""
     draft, problem = trial.draft, trial.draft.problem
     docs = " ".join(f"{tool.description} {tool.parameters}" for tool in draft.tools)
     text = f"{draft.prompt}\n{draft.policy_text}\n{docs}"
@@ -171,11 +171,23 @@ def leaks(trial: Trial) -> GateResult:
         found = match_layout(problem.layout, trial.gold.answer) or {}
         public = {slot.name for slot in problem.slots if isinstance(slot.domain, Choice)}
         values = [value for name, value in found.items() if name not in public]
-    tokens = {token for value in values for token in _texts(value)}
+    options = set() if problem is not None else set(_options(draft.submit_schema))
+    tokens = {token for value in values for token in _texts(value)} - options
     leaked = sorted(t for t in tokens if re.search(rf"(?<!\w){re.escape(t)}(?!\w)", text))
     if not tokens:
         return not_applicable("leaks", "gold holds no text")
     return outcome("leaks", not leaked, len(tokens), reason=f"given away: {leaked[:3]}")
+
+
+def _options(schema: JsonValue) -> list[str]:
+    """The texts among which a schema has one choose."""
+    if isinstance(schema, list):
+        return [text for item in schema for text in _options(item)]
+    if not isinstance(schema, dict):
+        return []
+    listed = schema.get("enum")
+    own = listed if isinstance(listed, list) and len(listed) > 1 else []
+    return [one for one in own if isinstance(one, str)] + _options(list(schema.values()))
 
 
 def _texts(value: JsonValue) -> list[str]:

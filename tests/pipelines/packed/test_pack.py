@@ -389,6 +389,18 @@ def test_each_gate_can_fail(folder: Path, what: str) -> None:
     assert not (folder.parent / "ds").exists()
 
 
+def test_options_of_the_schema_are_told_and_give_nothing_away(folder: Path) -> None:
+    """A card that is one of several to choose from may stand in the prompt."""
+    prompt = "Submit one of the cards C-1001 to C-1005, and how many of its loans are overdue.\n"
+    only(folder, READS)
+    write(f"{TASK}/prompt.md", prompt)(folder)
+    (found,) = packed(folder).tasks
+    assert [one.gate for one in found.failures] == ["leaks"]
+    cards = json.dumps({"enum": [f"C-100{n}" for n in range(1, 6)]})
+    replace(f"{TASK}/submit.json", '"card": {"type": "string"}', f'"card": {cards}')(folder)
+    assert packed(folder).written
+
+
 def test_a_task_without_a_solution_says_so(folder: Path) -> None:
     (only(folder, READS) / TASK / "solution.py").unlink()
     summary = packed(folder)
