@@ -28,7 +28,7 @@ from envgen.core.types import Id, Record
 from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
-from envgen.pipelines.general.domains import page_file
+from envgen.pipelines.general.domains import WRITTEN, page_file
 from envgen.pipelines.general.gates.dataset import dataset_evidence
 from envgen.pipelines.general.synthesize import (
     MAX_ATTEMPTS,
@@ -62,7 +62,9 @@ CATEGORIES = {
 """Category, as users call it -> the domain that makes it."""
 DEMO_CATEGORIES = {"room_lookup": "rooms"}
 """The same for those that are made only when they are named."""
-_BY_NAME = CATEGORIES | DEMO_CATEGORIES
+WRITTEN_CATEGORIES = {name.replace("-", "_"): name for name in WRITTEN}
+"""The same for those that language models wrote, of levels 1 to 5."""
+_BY_NAME = CATEGORIES | DEMO_CATEGORIES | WRITTEN_CATEGORIES
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what was just done)."""
@@ -83,7 +85,9 @@ class GenerateConfig(Targets):
     categories: tuple[Label, ...] = ()
     """trip_planning, order_management, meeting_scheduling, course_timetable, menu_planning,
     it_operations, bank_reconciliation, inventory_management: in turn; empty: all of these.
-    room_lookup has one kind of question, of level 1, that a small model learns in minutes."""
+    room_lookup has one kind of question, of level 1, that a small model learns in minutes.
+    Written by language models, of levels 1 to 5, and made when they are named: climbing_gym_routes,
+    food_bank_distribution, train_platforming, youth_camp_groups."""
     pages: tuple[Page, ...] = ()
     """A domain's page in TOML. Pages come after the categories, or alone where there are none.
     Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,

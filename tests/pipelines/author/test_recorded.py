@@ -1,0 +1,62 @@
+"""Environments that language models made, word for word as they made them (``docs/models.md``).
+
+One fresh model a conversation, given its requests and nothing else. ``seeds.json`` says how categories were
+drawn, before any reply was seen, and what came of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envgen.pipelines.author.config import AuthorConfig
+from envgen.pipelines.author.generate import chosen, generate_authored
+from envgen.pipelines.boundary import failure
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.authoring.page_files import read_page
+from envgen.pipelines.general.domains import WRITTEN, page
+from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.gates.prove import prove
+from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.generate import GenerateConfig
+from envgen.pipelines.general.rehearse import rehearse
+from envgen.store.dataset import Dataset
+
+DATA = Path(__file__).parents[2] / "data" / "authored"
+
+
+@pytest.mark.slow
+def test_a_recorded_author_gives_its_page_and_its_dataset_again(tmp_path: Path) -> None:
+    roles = {role: f"replay:{DATA / WRITTEN[1] / role}.jsonl" for role in ("author", "reviewer")}
+    config = AuthorConfig(**roles)
+    making = GenerateConfig(environments=5, tasks_per_environment=1)
+    out = tmp_path / "ds"
+    found = generate_authored(config, making, chosen(config, WRITTEN[1:2], 0), out, check=False)
+    assert (found.kept, found.tasks) == (1, 5)
+    written = read_page((tmp_path / "ds.pages" / f"{WRITTEN[1]}.toml").read_text("utf-8"))
+    assert written == page(WRITTEN[1])
+    dataset = Dataset.open(out)
+    assert {dataset.facts(name).level for name in dataset.tasks} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_pages_that_models_wrote_are_pages_of_the_package(name: str) -> None:
+    assert page(name).max_level >= 5
+    assert GenerateConfig(categories=(name.replace("-", "_"),)).sources == [(name, "")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITTEN)
+def test_they_are_proven_as_any_page_is(name: str) -> None:
+    assert len(list(rehearse(page(name)))) >= 5
+    author, reasons = ProceduralAuthor(), []
+    with Hosts(trusted=True) as hosts:
+        for seed in range(3):
+            draft = author.draft(DraftRequest(domain=name, page="", level=3), seed)
+            assert isinstance(draft, Draft), draft
+            proof = prove(draft, hosts, author=author)
+            if proof.passed:
+                return
+            reasons.append(failure(proof.evidence))
+    pytest.fail(f"no draft was proven: {reasons}")
