@@ -95,9 +95,13 @@ class Waiter:
     def readable(self, sock: Any) -> None:
         """Wait until ``sock`` has bytes to read."""
         end = time.monotonic() + self.silence_s
+        poll = (
+            select.poll()
+        )  # select() takes no descriptor above 1,023, and many open episodes have more
+        poll.register(sock, select.POLLIN)
         while not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
             self.check()
-            if select.select([sock], [], [], _SLICE_S)[0]:
+            if poll.poll(_SLICE_S * 1_000):
                 return
             if time.monotonic() >= end:
                 raise httpcore.ReadTimeout(f"nothing was received for {self.silence_s:g} s")

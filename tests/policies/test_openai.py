@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import threading
 import time
 from collections.abc import Sequence
@@ -60,6 +62,19 @@ def test_native_calls_reasoning_and_usage() -> None:
     assert not got.usage.estimated
     assert sent["tools"] == [SUBMIT]
     assert sent["seed"] == ask_seed()
+
+
+def test_a_process_with_many_open_files_asks_all_the_same() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with ModelServer([chat("ok")]) as server:
+            assert ask(policy(server)).message.content == "ok"
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def ask_seed() -> int:
