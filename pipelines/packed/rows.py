@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -155,11 +154,10 @@ class OtherRowsDrawer:
         path = self._folder / f"other-{self._made}.sqlite"
         try:
             build(self._snapshot.statements, tables, path)
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-                faults = db.execute("PRAGMA foreign_key_check").fetchone()
             with open_database(path) as db:
+                faults = db.execute("PRAGMA foreign_key_check").fetchone()
                 sound = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
-        except (sqlite3.Error, DatasetError):
+        except (sqlite3.Error, DatasetError, OverflowError):  # the last: no 64-bit number
             return
         if sound and faults is None:
             yield OtherRows(what, path)
