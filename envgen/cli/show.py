@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, JsonValue
@@ -104,7 +105,7 @@ class Show(ReadsDataset):
     """Read one task: prompt, tools, rules and evidence; of a run its figures, or one episode.
 
     In place of a dataset DATASET may be a run of `envgen rollout`: with TASK, one of its episodes is shown
-    turn by turn.
+    turn by turn; with --html, all of them as a page.
     """
 
     places = {"[TASK]": "task"}
@@ -113,6 +114,7 @@ class Show(ReadsDataset):
         "envgen show ds/ TASK --secrets | less",
         "envgen show runs/x",
         "envgen show runs/x TASK --sample 3 --full",
+        "envgen show runs/x --failed --html failed.html",
     )
 
     task: Label | None = None
@@ -123,16 +125,25 @@ class Show(ReadsDataset):
     """Of a run: which episode of the task; else the first."""
     full: bool = False
     """Of a run: show long texts whole."""
+    failed: bool = False
+    """Of a run: episodes that did not pass; without TASK a line for each."""
+    html: Path | None = None
+    """Of a run: write the conversations to this page, at most 200 of them."""
 
     def execute(self) -> None:
         """Print the task or the episode, part by part."""
         if (self.dataset / RUN_FILE).is_file():
             from envgen.cli.show_run import show_run
 
-            write_json(self.figures, show_run(self.dataset, self.task, self.sample, self.full))
+            shown = show_run(
+                self.dataset, self.task, self.sample,
+                full=self.full, failed=self.failed, page=self.html,
+            )  # fmt: skip
+            write_json(self.figures, shown)
             return
-        if self.sample is not None or self.full:
-            what = f"{str(self.dataset)!r} is not a run: --sample and --full are for runs"
+        if self.sample is not None or self.full or self.failed or self.html:
+            options = "--sample, --full, --failed and --html are for runs"
+            what = f"{str(self.dataset)!r} is not a run: {options}"
             raise ConfigError(what, "give a run folder of `envgen rollout`, or leave them out")
         opened = self.opened()
         spec = find_task(opened, self.task)

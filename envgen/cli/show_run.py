@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envgen.cli.columns import CUT
 from envgen.cli.console import heading, prose, remark, say
 from envgen.cli.records import show_record, show_rows
 from envgen.core.errors import ConfigError
@@ -20,21 +22,108 @@ MAX_CHARS = 1200
 """Of one text of an episode, unless all is asked for."""
 
 
-def show_run(folder: Path, task_id: str | None, sample: int | None, full: bool) -> object:
+MAX_EPISODES = 200
+"""Of a page."""
+
+
+def show_run(
+    folder: Path,
+    task_id: str | None,
+    sample: int | None,
+    *,
+    full: bool,
+    failed: bool,
+    page: Path | None,
+) -> object:
     """Print the figures of a run or, of a task that is named, one episode; return what was shown.
+
+    Args:
+        folder: the run.
+        task_id: a task, or its beginning.
+        sample: which episode of it; else the first.
+        full: long texts whole.
+        failed: only episodes that did not pass: without a task a table of them.
+        page: an HTML file to write the episodes to instead.
 
     Raises:
         ConfigError: if the run has no such episode.
-        StoreError: if the run can't be read.
+        StoreError: if the run can't be read, or the page can't be written.
     """
     from envgen.store.runs import RunStore
 
     with RunStore.read(folder) as store:
-        if task_id is None and sample is None:
+        if task_id is None and sample is None and not failed and page is None:
             return _figures(store)
-        episode = _episode(store, task_id, sample)
+        chosen = _chosen(store, task_id, sample, failed)
+        if page is not None:
+            return _write_page(store, chosen, page, failed)
+        if task_id is None and sample is None:
+            return _table(store, chosen)
+        episode = next(chosen)
     _show_episode(episode, full)
     return episode
+
+
+def _chosen(
+    store: RunStore, task_id: str | None, sample: int | None, failed: bool
+) -> Iterator[Trajectory]:
+    """The episodes that are meant, one at least."""
+    if sample is not None:
+        found = iter([_episode(store, task_id, sample)])
+    else:
+        found = store.trajectories(None if task_id is None else _task(store, task_id))
+    left = (one for one in found if not (failed and _passed(one)))
+    first = next(left, None)
+    if first is None:
+        what = f"no episode that is meant failed in {str(store.folder)!r}"
+        what = what if failed else f"{str(store.folder)!r} has no episode yet"
+        raise ConfigError(what, f"`envgen show {store.folder}` has the figures of all")
+    return chain([first], left)
+
+
+def _passed(episode: Trajectory) -> bool:
+    return episode.score is not None and episode.score.passed
+
+
+def _table(store: RunStore, chosen: Iterator[Trajectory]) -> list[dict[str, object]]:
+    """Print a line for each episode."""
+    found: list[dict[str, object]] = [
+        {
+            "task_id": one.task_id,
+            "sample": one.sample,
+            "calls": one.num_calls,
+            "stop": one.stop.value,
+            "why": _why(one),
+        }
+        for one in chosen
+    ]
+    heads = ("task", "sample ", "calls ", "stopped", f"why{CUT}")
+    show_rows(heads, [tuple(row.values()) for row in found])
+    remark(f"one of them: `envgen show {store.folder} TASK --sample N`; as a page: --html FILE")
+    return found
+
+
+def _why(episode: Trajectory) -> str:
+    if episode.error is not None:
+        return f"error: {episode.error.text}"
+    return "; ".join(episode.score.reasons) if episode.score else "no score"
+
+
+def _write_page(
+    store: RunStore, chosen: Iterator[Trajectory], page: Path, failed: bool
+) -> dict[str, object]:
+    from envgen.report.html import render_episodes, write_page
+
+    found = list(islice(chosen, MAX_EPISODES))
+    more = sum(1 for _ in chosen)
+    lead = f"{len(found)}{' failed' if failed else ''} episode{'s' * (len(found) != 1)}"
+    if more:
+        lead += f", the first of {len(found) + more}"
+    write_page(page, render_episodes(store.folder.resolve().name, f"{lead}.", found))
+    say(f"wrote {lead} to {page}")
+    if more:
+        remark("name a TASK for the others, or leave passed ones out with --failed")
+    return {"path": str(page), "episodes": len(found), "left_out": more}
 
 
 def _figures(store: RunStore) -> dict[str, object]:
@@ -53,25 +142,34 @@ def _figures(store: RunStore) -> dict[str, object]:
     rows = [(name, count.n, count.c, count.errors) for name, count in counts.items()]
     show_rows(("task", "episodes ", "passed ", "errors "), rows)
     remark(f"one episode: `envgen show {store.folder} TASK --sample N`; rates: `envgen pass-at-k`")
+    remark("what went wrong: --failed; conversations as a page: --html FILE")
     return found
 
 
-def _episode(store: RunStore, task_id: str | None, sample: int | None) -> Trajectory:
-    done = store.done()
-    names = sorted({name for name, _ in done})
+def _task(store: RunStore, task_id: str | None) -> str:
+    """The task of this id, or of the only id that begins so; None: the first.
+
+    Raises:
+        ConfigError: if there is none; similar ids are named.
+    """
+    names = sorted({name for name, _ in store.done()})
     begin = [name for name in names if name.startswith(task_id or "")]
     found = [task_id] if task_id in names else begin
     see = f"`envgen show {store.folder}` names them all"
     if not found or (len(found) > 1 and task_id is not None):
         near = near_names(task_id or "", begin or names)
         raise ConfigError(f"no task {task_id or ''!r} in {str(store.folder)!r}{near}", see)
-    samples = sorted(number for name, number in done if name == found[0])
-    wanted = samples[0] if sample is None else sample
-    for one in store.trajectories(found[0]):
-        if one.sample == wanted:
+    return found[0]
+
+
+def _episode(store: RunStore, task_id: str | None, sample: int) -> Trajectory:
+    task = _task(store, task_id)
+    for one in store.trajectories(task):
+        if one.sample == sample:
             return one
+    samples = sorted(number for name, number in store.done() if name == task)
     have = f"its samples are {samples[0]}..{samples[-1]}"
-    raise ConfigError(f"task {found[0]!r} has no sample {wanted!r}", have)
+    raise ConfigError(f"task {task!r} has no sample {sample!r}", have)
 
 
 def _show_episode(episode: Trajectory, full: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import unicodedata
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from envgen.core.errors import StoreError
+from envgen.core.types import Trajectory
 from envgen.report.data import Panel, PassRow, ReportData
 from envgen.report.plots import density_plot, difficulty_plot, panel_plot, pass_plot
 from envgen.report.transcript import steps_of
@@ -48,15 +50,6 @@ class PassLine(NamedTuple):
 
 def render_report(data: ReportData) -> str:
     """The whole page for ``data``; the same data gives the same page."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    environment.filters.update(number=_number, seconds=_seconds, percent=_percent)
     ks = sorted({row.k for row in data.pass_at})
     plots = []
     if data.tasks:
@@ -80,7 +73,30 @@ def render_report(data: ReportData) -> str:
         "transcripts": [(one, steps_of(one.episode)) for one in data.played],
         "kill_rates": _kill_rates(data),
     }
-    return environment.get_template("report.html.j2").render(view)
+    return _templates().get_template("report.html.j2").render(view)
+
+
+def render_episodes(title: str, lead: str, episodes: Sequence[Trajectory]) -> str:
+    """A page of conversations, turn by turn, with an index where there are several."""
+    view = {
+        "title": title,
+        "lead": lead,
+        "episodes": [(one, steps_of(one)) for one in episodes],
+    }
+    return _templates().get_template("episodes.html.j2").render(view)
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters.update(number=_number, seconds=_seconds, percent=_percent)
+    return environment
 
 
 def write_report(path: str | Path, data: ReportData) -> Path:
@@ -89,8 +105,16 @@ def write_report(path: str | Path, data: ReportData) -> Path:
     Raises:
         StoreError: if it can't be written.
     """
+    return write_page(path, render_report(data))
+
+
+def write_page(path: str | Path, text: str) -> Path:
+    """Write a page, replacing what is there; returns the path.
+
+    Raises:
+        StoreError: if it can't be written.
+    """
     path = Path(path)
-    text = render_report(data)
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,8 +124,8 @@ def write_report(path: str | Path, data: ReportData) -> Path:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise StoreError(
-            f"can't write the report {str(path)!r}: {error.strerror}",
-            "choose another file with --out",
+            f"can't write the page {str(path)!r}: {error.strerror}",
+            "choose another file",
         ) from error
     return path
 

@@ -63,4 +63,28 @@ def test_episodes_that_are_not_there(
 
 def test_what_is_no_run_says_what_to_use(cli: Cli, run: str, dataset: Path) -> None:
     assert "`envgen pass-at-k r` has its rates" in cli("report", run).err
-    assert "--sample and --full are for runs" in cli("show", dataset, "--sample", 1).err
+    assert (
+        "--sample, --full, --failed and --html are for runs"
+        in cli("show", dataset, "--sample", 1).err
+    )
+
+
+def test_episodes_are_written_as_a_page(cli: Cli, run: str) -> None:
+    assert cli("show", run, "--html", "all.html").out == "wrote 4 episodes to all.html\n"
+    page = Path("all.html").read_text("utf-8")
+    assert page.count('<section id="episode-') == 4
+    assert page.count("Passed, score 1.") == 4
+    assert "Content-Security-Policy" in page
+    assert cli("show", run, "tiny-pair", "--html", "p.html").out == "wrote 2 episodes to p.html\n"
+
+
+def test_what_failed_is_listed_and_shown(cli: Cli, dataset: Path, run: str) -> None:
+    assert "no episode that is meant failed in 'r'" in cli("show", run, "--failed").err
+    words = ("--policy", "random", "--n", 2, "--task", "tiny-pair", "--backend", "inline")
+    assert cli("rollout", dataset, *words, "--out", "w").code == 0
+    listed = cli("show", "w", "--failed", "--json", "f.json")
+    assert [row["sample"] for row in json.loads(Path("f.json").read_text())] == [0, 1]
+    assert "tiny-pair" in listed.out
+    assert "not passed" in cli("show", "w", "tiny-pair", "--failed").out
+    assert cli("show", "w", "--failed", "--html", "f.html").code == 0
+    assert "Failed, score 0." in Path("f.html").read_text("utf-8")

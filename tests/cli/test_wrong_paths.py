@@ -89,7 +89,7 @@ def test_reports_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     (run / "metrics.jsonl").write_text(
         '{"step": 1, "seconds": 1.0, "sft/loss": 1, "sft/tokens": 2}\n'
     )
-    refused(cli("report", run, "--out", tmp_path), "can't write the report", "--out")
+    refused(cli("report", run, "--out", tmp_path), "can't write the page", "another file")
     refused(cli("report", run / "metrics.jsonl"), "can't read", "Not a directory", "envgen train")
 
 

@@ -203,7 +203,7 @@ def test_writing_replaces_and_reports_errors(tmp_path: Path) -> None:
     assert "second" in path.read_text()
     assert [x.name for x in path.parent.iterdir()] == ["report.html"]
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="can't write the report"):
+    with pytest.raises(StoreError, match="can't write the page"):
         write_report(tmp_path / "file" / "report.html", ReportData(title="x"))
 
 
