@@ -9,7 +9,7 @@ HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py 
 	$(addprefix pipelines/general/test_,author.py difficulty.py domains.py example_pages.py gates_sabotage.py generate.py made_by_0_2_0.py planted_faults.py task_code.py twins.py)
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
-.PHONY: quickstart install trainer dev test test-slow test-core readme tour docs check bench format clean
+.PHONY: quickstart install trainer dev test test-slow test-core peers readme tour docs check bench format clean
 
 quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
@@ -39,6 +39,9 @@ test: dev  ## all tests but the slow proofs; parts whose service is missing skip
 
 test-slow: dev  ## the proofs that take longer; SLOW='tests/store tests/train' names rooms
 	$(BIN)/python -P -m pytest $(PROCESSES) -m slow $(SLOW)
+
+peers: dev  ## the trainers and loaders of others, each installed in .peers/, play our exports and get our rewards
+	ENVGEN_PEERS=1 $(BIN)/python -P -m pytest tests/peers -v -s -p no:cacheprovider --timeout 1500
 
 readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
 	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md docs/search.md docs/interpreter.md docs/proofs.md

@@ -96,6 +96,8 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         stop: why the episode ended, once it has.
         reached_verifier: whether the task's own verifier judged the answer.
         faults: what tools and verifier did that no spec documents.
+        steps_a_turn: how many steps the turn limit takes for one turn. More than one for callers who step
+            once for each call, where an agent may make several in a turn.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
@@ -121,6 +123,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         self._actions = ToolCallText(MAX_ACTION_CHARS, self._catalogue())
         self.action_space = self._actions
         self.observation_space = UnicodeText(MAX_OBSERVATION_CHARS)
+        self.steps_a_turn = 1
         self._public: PublicTask | None = None
         self._toolbox: Toolbox | None = None
         self._pid = os.getpid()
@@ -263,7 +266,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         self._say(parsed.message)
         try:
             texts = self._respond(parsed)
-            if self.stop is None and self._turns >= self._public.limits.turns:
+            if self.stop is None and self._turns >= self._public.limits.turns * self.steps_a_turn:
                 self._finish(StopReason.TURN_LIMIT, None)
         except Exception as error:  # the boundary: whoever steps meets typed errors only
             if not isinstance(error, UnjudgedError):

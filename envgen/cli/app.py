@@ -57,6 +57,7 @@ COMMANDS = {
     "report": "evaluate:Report",
     "eval": "evaluate:Evaluate",
     "canaries": "datasets:CanariesCommand",
+    "serve env": "serve_env:ServeEnv",
     "serve policy": "models:Serve",
     "images bootstrap": "machine:Bootstrap",
     "images list": "machine:ListImages",
@@ -71,7 +72,7 @@ GROUPS = {
     "import": "Rebuild published records, and compare what they claim with what happens.",
     "model": "Make models, and tell what they cost.",
     "train": "Train policies: a cold start from teachers, then GRPO in the environments.",
-    "serve": "Serve models.",
+    "serve": "Serve models and environments.",
     "images": "Language layers and built workspaces of code environments.",
 }
 RESUMED = (

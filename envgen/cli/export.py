@@ -15,12 +15,13 @@ from envgen.core.limits import Label
 
 
 class Export(Command):
-    """Export a dataset's tasks, or a run's episodes, to one file.
+    """Export a dataset's tasks, or a run's episodes, to one file, or as a package that a trainer loads.
 
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
-    rows or probes. The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym,
-    multi-swe-bench) do hold them. Of a run there is one record an episode (docs/trajectories.md);
-    openai-sft leaves out episodes that an error spoiled; the other formats mark them.
+    rows or probes. verifiers, trl and openenv are packages with the whole dataset inside (docs/trainers.md).
+    The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) hold
+    solutions, too. Of a run there is one record an episode (docs/trajectories.md); openai-sft leaves out
+    episodes that an error spoiled; the other formats mark them.
     """
 
     places = {"SOURCE": "source"}
@@ -28,6 +29,7 @@ class Export(Command):
     examples = (
         "envgen export ds/ --format parquet",
         "envgen export ds/ --out prompts.jsonl",
+        "envgen export ds/ --format verifiers --out pkg/",
         "envgen export code/ --format swe-bench",
         "envgen export runs/x --format parquet --out episodes.parquet",
         "envgen export runs/x --format openai-sft --data ds/ --passed-only",
@@ -36,10 +38,10 @@ class Export(Command):
     source: Path
     """A dataset folder, package:NAME, or a run folder of `envgen rollout`."""
     file: Path | None = None
-    """Where to write; -: to stdout. None: SOURCE.FORMAT, here."""
+    """Where to write, a file, or the folder of a package; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
-    """Of a dataset: jsonl (the default), parquet, or for code tasks swe-bench and others; of a run:
-    messages (the default), openai-sft, parquet."""
+    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv (packages), or for code tasks
+    swe-bench and others; of a run: messages (the default), openai-sft, parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False
@@ -65,7 +67,7 @@ class Export(Command):
                 )
             else:
                 path, found = self._dataset(update, self.format or "jsonl")
-        size = None if path == STDOUT else path.stat().st_size
+        size = None if path == STDOUT else _size(path)
         write_json(self.figures, {"path": str(path), **found, "bytes": size})
         if "tasks" in found:
             n = found["tasks"]
@@ -81,6 +83,7 @@ class Export(Command):
 
     def _dataset(self, update: OnProgress, format: str) -> tuple[Path, dict[str, int]]:
         from envgen.environments.hosts import open_dataset
+        from envgen.integrations.exports import PACKAGES, write_package
         from envgen.pipelines.code.export import export_records
         from envgen.pipelines.code.formats.registry import FORMATS
         from envgen.store.subset import export
@@ -92,8 +95,14 @@ class Export(Command):
             kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
             target = None if path == STDOUT else path
             return path, {"tasks": export(opened, target, kind, progress=update)}
+        if format in PACKAGES:
+            if self.file == STDOUT:
+                raise ConfigError(f"{format} is a folder", "name one with --out")
+            path = self.file or Path(f"{name}-{format}")
+            return path, {"tasks": write_package(opened, path, format, progress=update)}
         if format not in FORMATS:
-            known = f"one of jsonl, parquet; for code tasks also {', '.join(FORMATS)}"
+            known = f"one of jsonl, parquet, {', '.join(PACKAGES)}"
+            known += f"; for code tasks also {', '.join(FORMATS)}"
             raise ConfigError(f"unknown format {format!r}", known)
         if self.file == STDOUT:
             raise ConfigError(f"{format} can't go to standard output", "name a file with --out")
@@ -117,3 +126,9 @@ class Export(Command):
             progress=update,
         )
         return path, found._asdict()
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(one.stat().st_size for one in files if one.is_file())

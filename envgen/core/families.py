@@ -67,6 +67,9 @@ class Family:
     solution_file: str = "solution.py"
     verifier_file: str = "verifier.py"
     """Their names in a task's folder."""
+    sessions: int = 0
+    """Most episodes of it that an environment server has open, each with a sandbox of its own; 0: as many as
+    of others."""
     surrogates: bool = False
     """Whether its files may hold bytes that are no UTF-8 (patches), which are read as surrogates."""
     measured: bool = True

@@ -45,7 +45,7 @@ from envgen.model.tokenizer import TextTooLongError
 from envgen.policies.serving.chat import Chat
 from envgen.policies.serving.clients import ClientGoneError, EventStream, unless_gone
 from envgen.policies.serving.completions import Ids, Text
-from envgen.policies.serving.doors import TimedProtocol, require_host
+from envgen.policies.serving.doors import LOOPBACK, QuietServer, TimedProtocol, listen, require_host
 from envgen.policies.serving.errors import ApiError, invalid, too_long
 from envgen.policies.serving.fields import (
     ChatBody,
@@ -67,10 +67,8 @@ B = TypeVar("B", bound=BaseModel)
 Work = Chat | Text | Ids
 Handler = Callable[[Request], Awaitable[Response]]
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CLIENT_GONE = 499
 _SHUTDOWN_S = 5
-_BACKLOG = 1_024
 
 
 def make_app(service: Service, api_key: str | None) -> Starlette:
@@ -331,7 +329,7 @@ class PolicyServer:
 
     def __init__(self, config: ServeConfig, *, local: LocalModel | None = None) -> None:
         api_key = secret(config.api_key_env, required=config.api_key_env is not None)
-        self._socket = _bind(config)
+        self._socket = listen(config.host, config.port)
         self.port = int(self._socket.getsockname()[1])
         self._owned = local is None
         try:
@@ -409,7 +407,7 @@ class PolicyServer:
             thread.join(2 * _SHUTDOWN_S)
 
 
-class _Uvicorn(uvicorn.Server):
+class _Uvicorn(QuietServer):
     """Gives up what is under way when it is told to stop, and then just returns."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -420,30 +418,3 @@ class _Uvicorn(uvicorn.Server):
         """As uvicorn does it, but clients are told first."""
         self._service.stop()
         await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Ctrl-C and SIGTERM end ``run``; uvicorn would raise them again once it has ended."""
-        with super().capture_signals():
-            try:
-                yield
-            finally:
-                self._captured_signals.clear()
-
-
-def _bind(config: ServeConfig) -> socket.socket:
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # With its protocol named: only then does asyncio set TCP_NODELAY, without which every answer on a
-    # connection that stays open waits 40 ms for the client's delayed acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((config.host, config.port))
-        listener.listen(_BACKLOG)  # clients may come at once; they are served when ``run`` begins
-    except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"can't listen on {config.host}:{config.port}: {error.strerror or error}",
-            "choose another --port (0: any free one) or --host",
-        ) from error
-    return listener

@@ -35,6 +35,7 @@ CODE = Family(
     verifier_file="verifier.json",
     surrogates=True,
     measured=False,
+    sessions=4,
     columns={"verdicts proven": proven_verdicts},
     legend=(
         "verdicts proven: fail-to-pass tests that only code which computes the answer passes, of all",

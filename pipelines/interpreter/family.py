@@ -12,6 +12,7 @@ INTERPRETER = Family(
     solution_file="problem.json",
     verifier_file="answer.json",
     measured=False,
+    sessions=32,
     packed=True,
     shipped="package:interpreter_problems",
     about="""\

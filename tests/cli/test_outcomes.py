@@ -125,6 +125,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "quickstart": "its filter raises where it keeps nothing",
     "report": lambda cli, p: cli("report", p.empty),
     "rollout": rollout,
+    "serve env": lambda cli, p: cli("serve", "env", p.empty, "--port", 0),
     "serve policy": lambda cli, p: cli("serve", "policy", p.empty, "--port", 0),
     "show": lambda cli, p: cli("show", p.dataset, "nothing"),
     "train grpo": grpo,

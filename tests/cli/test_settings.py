@@ -71,6 +71,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "pass-at-k": {"folder": "r"},
     "report": {"run_folder": "r"},
     "rollout": {"dataset": "ds", "out": "o", "policy.spec": "gold"},
+    "serve env": {"dataset": "ds"},
     "serve policy": {"model": "m"},
     "show": {"dataset": "ds"},
     "test-judge": {"policy.spec": "gold"},

@@ -25,10 +25,14 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 import envgen
 from envgen.core import limits as types
 from envgen.core.code_types import Instance, Recipe
+from envgen.core.errors import MissingExtraError
 from envgen.core.limits import AtMost, Label, Object
 from envgen.core.types import Density, FileRef
 
-WHOLE = ("envgen.core", "envgen.store", "envgen.policies.serving", "envgen.pipelines.packed")
+WHOLE = (
+    "envgen.core", "envgen.store", "envgen.policies.serving", "envgen.pipelines.packed",
+    "envgen.integrations.fields",
+)  # fmt: skip
 """Rooms of which every model counts as read: datasets, runs, requests, packs."""
 STANDALONE = (".programs", "worker_main", "__main__")
 """Programs, which are run and not imported."""
@@ -45,6 +49,8 @@ def models() -> dict[str, type[BaseModel]]:
         if not any(part in module.name for part in STANDALONE):
             try:
                 import_module(module.name)
+            except MissingExtraError:
+                pass
             except ModuleNotFoundError as error:
                 if str(error.name).startswith("envgen"):
                     raise

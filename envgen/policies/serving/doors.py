@@ -1,16 +1,59 @@
-"""Guards of the server's connections: allowed host names, and time limits for slow clients."""
+"""A server's front: its port, allowed host names, time limits for slow clients, and a quiet end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import socket
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from envgen.core.errors import ConfigError
 from envgen.policies.serving.errors import ApiError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_BACKLOG = 1_024
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ConfigError: if the port can't be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With its protocol named: only then does asyncio set TCP_NODELAY, without which every answer on a
+    # connection that stays open waits 40 ms for the client's delayed acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)  # clients may come at once; they are served when the server runs
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"can't listen on {host}:{port}: {error.strerror or error}",
+            "choose another --port (0: any free one) or --host",
+        ) from error
+    return listener
+
+
+class QuietServer(uvicorn.Server):
+    """Just returns when it is told to stop."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Ctrl-C and SIGTERM end ``run``; uvicorn would raise them again once it has ended."""
+        with super().capture_signals():
+            try:
+                yield
+            finally:
+                self._captured_signals.clear()
 
 
 def require_host(given: str, allowed: Collection[str]) -> None:

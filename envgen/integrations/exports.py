@@ -1,0 +1,283 @@
+"""A dataset as a package that a peer's own loader takes: ``envgen export ds/ --format verifiers --out pkg/``.
+
+A package holds the dataset and a few lines over envgen's adapter; no peer has a rule of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from envgen.core.errors import ConfigError, StoreError
+from envgen.core.version import VERSION
+from envgen.integrations.sessions import Episodes
+from envgen.store.dataset import Dataset
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "$distribution"
+version = "$version"
+description = "$about"
+requires-python = ">=3.11"
+dependencies = [$needs]
+$more
+[tool.setuptools]
+packages = [$packages]
+
+[tool.setuptools.package-data]
+$module = ["dataset/**/*"]
+"""
+VERIFIERS = '''\
+"""$about: a taskset of verifiers 0.4."""
+
+from pathlib import Path
+
+from envgen.integrations.verifiers import EnvgenEnv, EnvgenTaskset
+
+
+class Tasks(EnvgenTaskset):
+    """The dataset in this package."""
+
+    DATASET = Path(__file__).parent / "dataset"
+
+
+__all__ = ["EnvgenEnv", "Tasks"]
+'''
+TRL = '''\
+"""$about, for TRL's GRPOTrainer."""
+
+from functools import partial
+from pathlib import Path
+
+from envgen.integrations import trl
+
+load = partial(trl.load, Path(__file__).parent / "dataset")
+"""``train_dataset, environment_factory = load(split="train", episodes=1000)``"""
+'''
+OPENENV_APP = '''\
+"""$about: an OpenEnv server."""
+
+import os
+from pathlib import Path
+
+from envgen.integrations.server import make_app, serve_app
+
+DATASET = Path(__file__).parents[1] / "dataset"
+app = make_app(
+    DATASET,
+    key=os.environ.get("ENV_SERVER_KEY"),
+    allow_hosts=("*",),
+    max_sessions=int(os.environ.get("MAX_CONCURRENT_ENVS", "64")),
+)
+
+
+def main() -> None:
+    """Serve on the port that OpenEnv expects."""
+    serve_app(app, port=int(os.environ.get("PORT", "8000")))
+
+
+if __name__ == "__main__":
+    main()
+'''
+OPENENV_CLIENT = '''\
+"""The client: messages are plain dictionaries."""
+
+from openenv import GenericEnvClient as $client
+
+__all__ = ["$client"]
+'''
+OPENENV_YAML = """\
+spec_version: 1
+name: $module
+version: "$version"
+type: space
+runtime: fastapi
+app: server.app:app
+port: 8000
+validation:
+  reward:
+    range: [0.0, 1.0]
+    oracle_tolerance: 0.0
+    floor_margin: 0.5
+  resources:
+    cpu: 1
+    memory_mb: 2048
+    disk_mb: 1024
+    episode_timeout_s: 600
+  capabilities:
+    task_api: true
+    verifier:
+      kind: reward_channel
+  types:
+    tags: [envgen, tool-use]
+"""
+DOCKERFILE = """\
+FROM python:3.12-slim
+RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
+COPY . /app/$module
+RUN pip install --no-cache-dir /app/$module
+EXPOSE 8000
+CMD ["server"]
+"""
+
+
+class Package(NamedTuple):
+    """A peer's form."""
+
+    about: str
+    """One line for ``--help`` and errors."""
+    files: Mapping[str, str]
+    """Path -> template; ``$module`` in paths, too."""
+    needs: tuple[str, ...]
+    lines: str
+    """What its user types."""
+    prefix: str = ""
+    """Of the distribution's name."""
+    more: str = ""
+    """Of pyproject.toml."""
+    packages: tuple[str, ...] = ("$module",)
+
+
+PACKAGES: dict[str, Package] = {
+    "verifiers": Package(
+        "a taskset of verifiers 0.4, for vf-eval and prime-rl",
+        {"$module/__init__.py": VERIFIERS},
+        ("envgen-gym[env-server]", "verifiers>=0.4"),
+        "pip install -e .\nvf-eval $distribution -m MODEL --client.base-url URL --no-push",
+    ),
+    "trl": Package(
+        "train_dataset and environment_factory for TRL's GRPOTrainer",
+        {"$module/__init__.py": TRL},
+        ("envgen-gym", "trl>=1.16"),
+        "pip install -e .\npython -c 'from $module import load; print(load(split=\"train\"))'",
+    ),
+    "openenv": Package(
+        "an OpenEnv environment: server, client, Dockerfile, openenv.yaml",
+        {
+            "$module/__init__.py": "",
+            "$module/server/__init__.py": "",
+            "$module/server/app.py": OPENENV_APP,
+            "$module/client.py": OPENENV_CLIENT,
+            "$module/openenv.yaml": OPENENV_YAML,
+            "Dockerfile": DOCKERFILE,
+        },
+        ("envgen-gym[env-server]",),
+        "pip install -e . && server\npython -c 'from openenv import GenericEnvClient; "
+        'print(GenericEnvClient("http://127.0.0.1:8000").sync().reset(seed=0))\'',
+        prefix="openenv-",
+        more='\n[project.scripts]\nserver = "$module.server.app:main"\n',
+        packages=("$module", "$module.server"),
+    ),
+}
+
+
+def write_package(
+    dataset: Dataset,
+    out: str | Path,
+    format: str,
+    *,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> int:
+    """Write a package with the dataset inside.
+
+    Args:
+        dataset: what is exported.
+        out: a new folder.
+        format: one of ``PACKAGES``.
+        progress: called with (done, total, what).
+
+    Returns:
+        The number of tasks.
+
+    Raises:
+        ConfigError: if the form is unknown, or can't hold these tasks.
+        StoreError: if the folder is there already, or can't be written.
+    """
+    if format not in PACKAGES:
+        raise ConfigError(f"unknown format {format!r}", f"one of {', '.join(PACKAGES)}")
+    package, out = PACKAGES[format], Path(out)
+    if out.exists():
+        raise StoreError(f"{str(out)!r} exists already", "choose another folder with --out")
+    episodes = Episodes(dataset)
+    if format == "trl":
+        _require_submit_tools(episodes)
+    names = _names(dataset, package)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+            folder = Path(scratch) / "package"
+            shutil.copytree(dataset.path, folder / names["module"] / "dataset")
+            for path, text in {**package.files, "pyproject.toml": PYPROJECT}.items():
+                _write(folder / _filled(path, names), _filled(text, names))
+            _write(folder / "README.md", _readme(format, package, names, len(episodes)))
+            folder.rename(out)
+    except OSError as error:
+        raise StoreError(
+            f"can't write {str(out)!r}: {error.strerror}", "choose another folder"
+        ) from error
+    if progress:
+        progress(len(episodes), len(episodes), "")
+    return len(episodes)
+
+
+def _names(dataset: Dataset, package: Package) -> dict[str, str]:
+    """What the templates are filled with."""
+    name = re.sub(r"[^a-z0-9]+", "-", dataset.manifest.name.lower()).strip("-") or "tasks"
+    if not name[0].isalpha():
+        name = f"tasks-{name}"
+    module, n = f"{name.replace('-', '_')}_env", len(dataset.tasks)
+    names = {
+        "module": module,
+        "distribution": f"{package.prefix}{module.replace('_', '-')}",
+        "version": "0.1.0",
+        "about": f"{n} proven task{'s' * (n != 1)} of the envgen dataset {dataset.manifest.name}",
+        "client": "".join(word.capitalize() for word in name.split("-")) + "Env",
+        "needs": ", ".join(json.dumps(one) for one in package.needs),
+    }
+    names["packages"] = ", ".join(json.dumps(_filled(one, names)) for one in package.packages)
+    names["more"] = _filled(package.more, names)
+    return names
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    return Template(text).substitute(names)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _readme(format: str, package: Package, names: Mapping[str, str], tasks: int) -> str:
+    lines = _filled(package.lines, names)
+    front = ""
+    if format == "openenv":  # what a Space of the Hub reads
+        front = (
+            f"---\ntitle: {names['client']}\nsdk: docker\napp_port: 8000\n"
+            "tags:\n  - openenv\n---\n\n"
+        )
+    return (
+        f"{front}# {names['distribution']}\n\n{names['about']}, as {package.about}. "
+        f"Made by envgen {VERSION}.\n\n```text\n{lines}\n```\n\n"
+        "The dataset in here holds solutions and verifiers: it belongs on the machine that serves or loads "
+        "the tasks, and not where an agent has a shell.\n"
+    )
+
+
+def _require_submit_tools(episodes: Episodes) -> None:
+    for task_id in episodes.task_ids:
+        if episodes.toolbox(task_id).submit is None:
+            raise ConfigError(
+                f"task {task_id!r} takes plain text for an answer, which TRL's environments never see",
+                "leave it out with `envgen filter`, or take another format",
+            )

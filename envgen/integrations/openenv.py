@@ -1,0 +1,262 @@
+"""OpenEnv's wire (huggingface/OpenEnv 0.10): a WebSocket a session, and the task API over HTTP.
+
+A step is a turn of the agent, ``{"content": ..., "tool_calls": [{"name", "arguments"}]}``, or one call of a
+tool, OpenEnv's ``CallToolAction``. Rewards and reasons stand beside the observation, not in what agents read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.jsonvalues import JsonError, loads
+from envgen.core.limits import fault
+from envgen.integrations.fields import (
+    ListToolsBody,
+    ResetBody,
+    RpcBody,
+    SocketMessage,
+    SplitBody,
+    ToolCallBody,
+    TurnBody,
+)
+from envgen.integrations.seats import FullError, Seat, Seats
+from envgen.integrations.sessions import Episodes, Opening, StepResult
+
+SPLITS = ("train", "validation", "test")
+_METHOD_NOT_FOUND, _INVALID_PARAMS, _SERVER_ERROR = -32601, -32602, -32000
+
+
+class _WireError(Exception):
+    """A message that can't be served; ``args``: OpenEnv's code and the message."""
+
+
+class Talk:
+    """One client's WebSocket.
+
+    Args:
+        seats: of the server.
+        socket: not accepted yet.
+    """
+
+    def __init__(self, seats: Seats, socket: WebSocket) -> None:
+        self._seats, self._socket = seats, socket
+        self._seat: Seat | None = None
+
+    async def run(self) -> None:
+        """Answer until the client closes, goes away, or does nothing for long."""
+        await self._socket.accept()
+        try:
+            self._seat = self._seats.open()
+        except FullError as error:
+            await self._tell("error", {"message": str(error), "code": "CAPACITY_REACHED"})
+            await self._socket.close(1013)
+            return
+        try:
+            while await self._answer(await self._socket.receive_text()):
+                pass
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the client is gone
+        finally:
+            await self._seats.close(self._seat)
+
+    async def _answer(self, raw: str) -> bool:
+        """Whether the client goes on."""
+        try:
+            message = _read(raw)
+            handler = self._HANDLERS.get(message.type)
+            if message.type == "close":
+                return False
+            if handler is None:
+                raise _WireError("UNKNOWN_TYPE", f"Unknown message type: {message.type[:80]}")
+            kind, data = await handler(self, message.data)
+        except _WireError as error:
+            kind, data = "error", {"code": error.args[0], "message": error.args[1]}
+        except ValidationError as error:
+            kind, data = "error", {"code": "VALIDATION_ERROR", "message": fault(error)}
+        except FullError as error:
+            kind, data = "error", {"code": "CAPACITY_REACHED", "message": str(error)}
+        except ConfigError as error:
+            kind, data = "error", {"code": "VALIDATION_ERROR", "message": str(error)}
+        except EnvgenError as error:
+            kind, data = "error", {"code": "EXECUTION_ERROR", "message": str(error)}
+        await self._tell(kind, data)
+        return True
+
+    async def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        await self._socket.send_json({"type": kind, "data": data})
+
+    @property
+    def _place(self) -> Seat:
+        assert self._seat is not None
+        return self._seat
+
+    async def _reset(self, data: Any) -> tuple[str, dict[str, Any]]:
+        body = ResetBody.model_validate(data)
+        opening = await self._seats.reset(self._place, body.task_id, body.seed)
+        self._place.name = body.episode_id
+        return "observation", opened(opening)
+
+    async def _step(self, data: Any) -> tuple[str, dict[str, Any]]:
+        kind = data.get("type") if isinstance(data, dict) else None
+        if kind == "list_tools":
+            ListToolsBody.model_validate(data)
+            return "observation", {
+                "observation": {"tools": self._tools()},
+                "reward": None,
+                "done": False,
+            }
+        if kind == "call_tool":
+            call = ToolCallBody.model_validate(data)
+            outcome = await self._seats.call(self._place, call.tool_name, call.arguments)
+            told = {"tool_name": call.tool_name, "result": outcome.text, "error": None}
+            return "observation", stepped(outcome, told)
+        turn = TurnBody.model_validate(data)
+        message: str | dict[str, Any] = turn.message()
+        if turn.tool_calls is None and turn.reasoning is None:
+            message = turn.content or ""
+        return "observation", stepped(await self._seats.say(self._place, message))
+
+    async def _state(self, data: Any) -> tuple[str, dict[str, Any]]:
+        return "state", state(self._place)
+
+    async def _mcp(self, data: Any) -> tuple[str, dict[str, Any]]:
+        """OpenEnv's tools over JSON-RPC, inside of its WebSocket."""
+        body = RpcBody.model_validate(data)
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": body.id}
+        if body.method == "tools/list":
+            return "mcp", {**answer, "result": {"tools": self._tools(schema="inputSchema")}}
+        if body.method != "tools/call":
+            told = {"code": _METHOD_NOT_FOUND, "message": f"Method not found: {body.method[:80]}"}
+            return "mcp", {**answer, "error": told}
+        name, arguments = body.params.get("name"), body.params.get("arguments", {})
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            told = {"code": _INVALID_PARAMS, "message": "params are {name, arguments}"}
+            return "mcp", {**answer, "error": told}
+        try:
+            outcome = await self._seats.call(self._place, name, arguments)
+        except EnvgenError as error:
+            return "mcp", {**answer, "error": {"code": _SERVER_ERROR, "message": str(error)}}
+        content = [{"type": "text", "text": outcome.text}]
+        return "mcp", {**answer, "result": {"content": content, "isError": False}}
+
+    def _tools(self, schema: str = "input_schema") -> list[dict[str, Any]]:
+        opening = self._place.session.opening
+        tools = only_tools(self._seats.episodes) if opening is None else opening.tools
+        functions = (tool["function"] for tool in tools)
+        return [
+            {"name": one["name"], "description": one["description"], schema: one["parameters"]}
+            for one in functions
+        ]
+
+    _HANDLERS: dict[str, Callable[[Talk, Any], Awaitable[tuple[str, dict[str, Any]]]]] = {
+        "reset": _reset, "step": _step, "state": _state, "mcp": _mcp,
+    }  # fmt: skip
+
+
+def _read(raw: str) -> SocketMessage:
+    try:
+        value = loads(raw)
+    except (JsonError, RecursionError) as error:
+        raise _WireError("INVALID_JSON", f"Invalid JSON: {error}") from error
+    return SocketMessage.model_validate(value)
+
+
+def opened(opening: Opening) -> dict[str, Any]:
+    """The answer to ``reset``."""
+    observation = {
+        "text": opening.text,
+        "task_id": opening.task_id,
+        "messages": opening.messages,
+        "tools": opening.tools,
+        "max_turns": opening.turns,
+        "metadata": {},
+    }
+    return {"observation": observation, "reward": None, "done": False}
+
+
+def stepped(outcome: StepResult, observation: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer to ``step``; why an answer failed stands outside of the observation."""
+    found: dict[str, Any] = {
+        "observation": {**(observation or {"text": outcome.text}), "metadata": {}},
+        "reward": outcome.reward,
+        "done": outcome.done,
+    }
+    if outcome.done:
+        found["metadata"] = {"reasons": list(outcome.reasons), "stop": outcome.stop}
+    return found
+
+
+def state(seat: Seat) -> dict[str, Any]:
+    """Where a session stands; the reward is null while there is none."""
+    opening, outcome = seat.session.opening, seat.session.outcome
+    judged = outcome.done and not seat.fault
+    return {
+        "episode_id": seat.name,
+        "step_count": seat.session.steps,
+        "task_id": None if opening is None else opening.task_id,
+        "done": outcome.done,
+        "reward": outcome.reward if judged else None,
+        "reasons": list(outcome.reasons),
+        "stop": outcome.stop,
+        "error": seat.fault or None,
+    }
+
+
+def only_tools(episodes: Episodes) -> list[dict[str, Any]]:
+    """The tools of a dataset whose tasks all have the same; they can be listed before an episode begins.
+
+    Raises:
+        ConfigError: if tools differ from task to task.
+    """
+    facts = episodes.dataset.facts
+    names = {facts(task).environment_id for task in episodes.task_ids}
+    if len(names) > 1:
+        raise ConfigError("tools differ from task to task", "reset first")
+    return episodes.toolbox(episodes.task_ids[0]).openai()
+
+
+class TaskApi:
+    """The task API: which tasks there are, by split and place.
+
+    Args:
+        episodes: what is played.
+    """
+
+    def __init__(self, episodes: Episodes) -> None:
+        self.name = episodes.dataset.manifest.name
+        self._episodes = episodes
+        self._by_split: dict[str, list[str]] = {name: [] for name in SPLITS}
+        for task_id in episodes.task_ids:
+            self._by_split[episodes.dataset.facts(task_id).split].append(task_id)
+
+    def splits(self) -> list[dict[str, str]]:
+        """The splits that have tasks."""
+        return [{"name": name, "type": name} for name in SPLITS if self._by_split[name]]
+
+    def answer(self, what: str, body: BaseModel) -> dict[str, Any]:
+        """``tasks``, ``num_tasks``, ``task`` or ``task_range`` of a split.
+
+        Raises:
+            ConfigError: if there is no such split or place.
+        """
+        assert isinstance(body, SplitBody)
+        if body.split not in self._by_split:
+            raise ConfigError(f"no split {body.split[:80]!r}", f"one of {', '.join(SPLITS)}")
+        tasks = self._by_split[body.split]
+        if what == "num_tasks":
+            return {"num_tasks": len(tasks)}
+        if what == "task":
+            if body.index is None or body.index >= len(tasks):
+                raise ConfigError(f"no task {body.index} of {len(tasks)}", "from 0 on")
+            return {"task": self._spec(tasks[body.index])}
+        some = tasks[body.start : body.stop] if what == "task_range" else tasks
+        return {"tasks": [self._spec(task) for task in some], "env_name": self.name}
+
+    def _spec(self, task_id: str) -> dict[str, Any]:
+        facts = self._episodes.dataset.facts(task_id)
+        return {"task_id": task_id, "family": facts.family, "level": facts.level}

@@ -1,0 +1,174 @@
+"""The episodes that a server has open: bounded in number, one caller each at a time, given up when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from envgen.core.errors import EnvgenError
+from envgen.core.families import find_family
+from envgen.integrations.sessions import Episodes, Opening, Session, StepResult
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class FullError(EnvgenError):
+    """Raised when a server has as many episodes open as it may."""
+
+
+class GoneError(EnvgenError):
+    """Raised for a place that was given up, or never was."""
+
+
+class Seat:
+    """One client's place: its session, and who may reach it.
+
+    Attributes:
+        id: known to whoever opened it; it reads rewards.
+        key: for the agent alone: it calls tools.
+        name: the client's own name of the episode.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.id, self.key = secrets.token_urlsafe(18), secrets.token_urlsafe(18)
+        self.name: str | None = None
+        self.session = session
+        self.lock = asyncio.Lock()
+        self.used = time.monotonic()
+        self.family = ""
+        self.fault = ""
+        """Why the episode has no verdict, if its environment broke."""
+        self.closed = False
+
+
+class Seats:
+    """All places of a server.
+
+    Args:
+        episodes: what is played.
+        most: places at once.
+        idle_s: a place that nobody used for so long is given up.
+        threads: calls of tools that run at once.
+    """
+
+    def __init__(self, episodes: Episodes, *, most: int, idle_s: float, threads: int) -> None:
+        self.episodes, self.most, self.idle_s = episodes, most, idle_s
+        self._by_id: dict[str, Seat] = {}
+        self._by_key: dict[str, Seat] = {}
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="envgen-seat")
+        self._next = episodes.stream()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._by_id
+
+    def open(self) -> Seat:
+        """A new place.
+
+        Raises:
+            FullError: if there are too many.
+        """
+        if len(self._by_id) >= self.most:
+            raise FullError(
+                f"{self.most} sessions are open, the most that this server takes",
+                "close some, or start it with --max-sessions",
+            )
+        seat = Seat(self.episodes.session())
+        self._by_id[seat.id] = self._by_key[seat.key] = seat
+        return seat
+
+    def find(self, name: str, *, agent: bool = False) -> Seat:
+        """The place of this id, or of this key of an agent.
+
+        Raises:
+            GoneError: if there is none.
+        """
+        found = (self._by_key if agent else self._by_id).get(name)
+        if found is None:
+            raise GoneError("there is no such session", "it was closed, or nobody used it for long")
+        return found
+
+    async def reset(self, seat: Seat, task_id: str | None, seed: int | None) -> Opening:
+        """Begin an episode; see ``Session.reset``. Without a task and a seed, the next in the server's order.
+
+        Raises:
+            FullError: if too many of its family are being played.
+        """
+        episodes = self.episodes
+        if task_id is None:
+            task_id = next(self._next) if seed is None else episodes.draw(seed)
+        family = episodes.family(episodes.require(task_id))
+        self._take(seat, family)
+        seat.fault = ""
+        return await self.do(seat, lambda session: session.reset(task_id, seed))
+
+    def _take(self, seat: Seat, family: str) -> None:
+        most = find_family(family).sessions
+        playing = sum(one.family == family for one in self._by_id.values() if one is not seat)
+        if most and playing >= most:
+            raise FullError(
+                f"{playing} sessions play {family!r}, the most that this server takes",
+                "each has a sandbox of its own: close some",
+            )
+        seat.family = family
+
+    async def say(self, seat: Seat, message: str | Mapping[str, JsonValue]) -> StepResult:
+        """A turn; see ``Session.say``."""
+        return await self.do(seat, lambda session: session.say(message))
+
+    async def call(self, seat: Seat, name: str, arguments: Mapping[str, JsonValue]) -> StepResult:
+        """A call; see ``Session.call``."""
+        return await self.do(seat, lambda session: session.call(name, arguments))
+
+    async def do(self, seat: Seat, work: Callable[[Session], T]) -> T:
+        """Work of a place's session, in a thread, after whatever is under way there."""
+        async with seat.lock:
+            if seat.closed:
+                raise GoneError("the session was closed")
+            seat.used = time.monotonic()
+            loop = asyncio.get_running_loop()
+            try:
+                return await loop.run_in_executor(self._pool, work, seat.session)
+            except EnvgenError as error:
+                if seat.session.outcome.stop.startswith("error"):
+                    seat.fault = str(error)
+                raise
+            finally:
+                seat.used = time.monotonic()
+
+    async def close(self, seat: Seat) -> None:
+        """Give a place up; harmless a second time."""
+        if self._by_id.pop(seat.id, None) is None:
+            return
+        self._by_key.pop(seat.key, None)
+        async with seat.lock:
+            seat.closed = True
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(self._pool, seat.session.close)
+            except EnvgenError as error:  # it is gone already
+                logger.warning("a session did not close: %s", error)
+
+    async def sweep(self) -> None:
+        """Give up, now and then, what nobody uses; runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(min(10.0, self.idle_s / 4))
+            late = time.monotonic() - self.idle_s
+            for seat in list(self._by_id.values()):
+                if seat.used < late and not seat.lock.locked():
+                    await self.close(seat)
+
+    async def shut(self) -> None:
+        """Give up everything."""
+        await asyncio.gather(*(self.close(seat) for seat in list(self._by_id.values())))
+        self._pool.shutdown(wait=False, cancel_futures=True)
