@@ -31,6 +31,7 @@ NAMES = (
     "kernels",
     "problems",
     "proof_checker",
+    "env_server",
 )
 FOLDER = Path(__file__).resolve().parent
 

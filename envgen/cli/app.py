@@ -57,6 +57,8 @@ COMMANDS = {
     "report": "evaluate:Report",
     "eval": "evaluate:Evaluate",
     "canaries": "datasets:CanariesCommand",
+    "push": "hub:PushCommand",
+    "pull": "hub:PullCommand",
     "serve env": "serve_env:ServeEnv",
     "serve policy": "models:Serve",
     "images bootstrap": "machine:Bootstrap",

@@ -62,7 +62,7 @@ from pathlib import Path
 from envgen.integrations import trl
 
 load = partial(trl.load, Path(__file__).parent / "dataset")
-"""``train_dataset, environment_factory = load(split="train", episodes=1000)``"""
+"""``GRPOTrainer(model=..., **load(split="train", episodes=1000)._asdict())``"""
 '''
 OPENENV_APP = '''\
 """$about: an OpenEnv server."""
@@ -156,7 +156,7 @@ PACKAGES: dict[str, Package] = {
         "pip install -e .\nvf-eval $distribution -m MODEL --client.base-url URL --no-push",
     ),
     "trl": Package(
-        "train_dataset and environment_factory for TRL's GRPOTrainer",
+        "train_dataset, environment_factory and reward_funcs for TRL's GRPOTrainer",
         {"$module/__init__.py": TRL},
         ("envgen-gym", "trl>=1.16"),
         "pip install -e .\npython -c 'from $module import load; print(load(split=\"train\"))'",

@@ -1,6 +1,6 @@
 """envgen's tasks for TRL's GRPOTrainer: a dataset, and an environment for each of its tool lists.
 
-``load("ds/")`` gives ``train_dataset`` and ``environment_factory``. TRL makes the calls of a turn one by one
+``GRPOTrainer(model=..., **load("ds/")._asdict())``. TRL makes the calls of a turn one by one
 and counts the turns itself (``max_tool_calling_iterations``); it reads a tool from a method's signature and
 docstring, so that those are made here of the tool's JSON Schema.
 """
@@ -43,13 +43,13 @@ class Loaded(NamedTuple):
     train_dataset: Any
     """A ``datasets.Dataset`` of prompt, environment, task_id."""
     environment_factory: dict[str, Callable[[], TrlEnvironment]]
+    """Of each envgen environment, by its id."""
+    reward_funcs: Callable[..., list[float | None]]
+    """``score``."""
 
 
 class TrlEnvironment:
-    """Episodes of one list of tools; subclasses have a method for each of them.
-
-    ``get_reward`` is None where the environment broke, which TRL leaves out.
-    """
+    """Episodes of one list of tools; subclasses have a method for each of them."""
 
     def __init__(self, episodes: Episodes) -> None:
         self._session = episodes.session()
@@ -60,8 +60,7 @@ class TrlEnvironment:
         self._broken = False
         self._session.reset(task_id)
 
-    def get_reward(self) -> float | None:
-        """The score of the episode; 0 if nothing was submitted."""
+    def _score(self) -> float | None:
         return None if self._broken else self._session.outcome.reward
 
     def _call(self, name: str, arguments: dict[str, JsonValue]) -> str:
@@ -74,8 +73,17 @@ class TrlEnvironment:
             return f"the environment broke: {error}"
 
 
+def score(environments: Sequence[TrlEnvironment], **_: Any) -> list[float | None]:
+    """TRL's reward function: the score of each episode, 0 if nothing was submitted.
+
+    None, which TRL leaves out, where the environment broke. (Environments that own their reward have a column
+    of figures for each of their classes, of which there is one for each list of tools.)
+    """
+    return [one._score() for one in environments]
+
+
 def load(dataset: str | Path | Dataset, *, episodes: int | None = None, **chosen: Any) -> Loaded:
-    """A dataset's tasks for ``GRPOTrainer(train_dataset=..., environment_factory=...)``.
+    """A dataset's tasks for ``GRPOTrainer(model=..., **load("ds/")._asdict())``.
 
     Args:
         dataset: a folder, ``package:NAME``, or an open ``Dataset``.
@@ -97,7 +105,7 @@ def load(dataset: str | Path | Dataset, *, episodes: int | None = None, **chosen
         name: partial(environment_class(found, name, task_id), found)
         for name, task_id in {row["environment"]: row["task_id"] for row in rows}.items()
     }
-    return Loaded(datasets.Dataset.from_list(rows), factories)
+    return Loaded(datasets.Dataset.from_list(rows), factories, score)
 
 
 def _row(episodes: Episodes, task_id: str) -> dict[str, Any]:

@@ -125,6 +125,8 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "quickstart": "its filter raises where it keeps nothing",
     "report": lambda cli, p: cli("report", p.empty),
     "rollout": rollout,
+    "pull": lambda cli, p: cli("pull", "a/b", "--endpoint", "http://127.0.0.1:9", "--out", "x"),
+    "push": lambda cli, p: cli("push", p.dataset, "a/b", "--endpoint", "http://127.0.0.1:9"),
     "serve env": lambda cli, p: cli("serve", "env", p.empty, "--port", 0),
     "serve policy": lambda cli, p: cli("serve", "policy", p.empty, "--port", 0),
     "show": lambda cli, p: cli("show", p.dataset, "nothing"),

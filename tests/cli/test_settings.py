@@ -69,6 +69,8 @@ REQUIRED: dict[str, dict[str, object]] = {
     "pack": {"folder": "f", "out": "o"},
     "page": {"page": "p.toml"},
     "pass-at-k": {"folder": "r"},
+    "pull": {"repo": "a/b", "out": "o"},
+    "push": {"dataset": "ds", "repo": "a/b"},
     "report": {"run_folder": "r"},
     "rollout": {"dataset": "ds", "out": "o", "policy.spec": "gold"},
     "serve env": {"dataset": "ds"},

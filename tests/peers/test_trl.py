@@ -21,7 +21,7 @@ SPEC = "noisy-gold:0.3"
 
 def play(peer: Peer, dataset: Dataset, place: Path, *words: str) -> Any:
     """What the player prints last."""
-    python = peer("trl", "trl==1.16.0", "torch<2.14", f"{ROOT}[interpreter]")
+    python = peer("trl", "trl==1.16.0", "torch<2.14", "-e", f"{ROOT}[interpreter]")
     write_package(dataset, place / "pkg", "trl")
     (module,) = (one.parent.name for one in (place / "pkg").glob("*/__init__.py"))
     command = [

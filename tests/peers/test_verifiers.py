@@ -21,7 +21,7 @@ from envgen.store.subset import subset
 def test_it_gives_our_rewards(
     peer: Peer, datasets: dict[str, Dataset], family: str, spec: str, tmp_path: Path
 ) -> None:
-    python = peer("verifiers", "verifiers==0.4.0", "uv", f"{ROOT}[env-server,interpreter]")
+    python = peer("verifiers", "verifiers==0.4.0", "uv", "-e", f"{ROOT}[env-server,interpreter]")
     whole = datasets[family]
     tasks = some_tasks(whole, TASKS)
     dataset = subset(whole, tasks, tmp_path / "ds")

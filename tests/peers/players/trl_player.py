@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import torch
 import trl
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -35,12 +36,14 @@ SPECIAL = (
 WINDOW = 1 << 20
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, and Qwen3's chat template."""
-    vocab = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    tok = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+def tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A small BPE over bytes, learned from some texts, and Qwen3's chat template."""
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tok.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    learned = trainers.BpeTrainer(vocab_size=4_000, initial_alphabet=alphabet, show_progress=False)
+    tok.train_from_iterator(texts, learned)
     tok.add_special_tokens(list(SPECIAL[:3]))
     tok.add_tokens(list(SPECIAL[3:]))
     template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
@@ -96,7 +99,7 @@ class Scripted(GRPOTrainer):
 
 def trainer(kind: type[GRPOTrainer], loaded: Any, out: str, **more: Any) -> GRPOTrainer:
     """A trainer on this processor."""
-    words = tokenizer()
+    words = tokenizer(str(row["prompt"]) for row in loaded.train_dataset)
     config = GRPOConfig(
         output_dir=out, use_cpu=True, report_to=[], save_strategy="no", num_generations=2,
         per_device_train_batch_size=2, logging_steps=1, chat_template_kwargs={"enable_thinking": False},
@@ -104,7 +107,7 @@ def trainer(kind: type[GRPOTrainer], loaded: Any, out: str, **more: Any) -> GRPO
     )  # fmt: skip
     return kind(
         model=model(len(words)), processing_class=words, train_dataset=loaded.train_dataset,
-        environment_factory=loaded.environment_factory, args=config,
+        environment_factory=loaded.environment_factory, reward_funcs=loaded.reward_funcs, args=config,
     )  # fmt: skip
 
 
