@@ -41,7 +41,7 @@ class Export(Command):
     """Where to write, a file, or the folder of a package; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
     """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv (packages), or for code tasks
-    swe-bench and others; of a run: messages (the default), openai-sft, parquet."""
+    swe-bench and others; of a run: messages (the default), openai-sft, atif, parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False
@@ -114,7 +114,9 @@ class Export(Command):
         from envgen.rollout.export import EpisodeFilter, export_run
 
         format = self.format or "messages"
-        ending = {"parquet": "parquet", "openai-sft": "openai-sft.jsonl"}.get(format, "jsonl")
+        ending = {"parquet": "parquet", "openai-sft": "openai-sft.jsonl", "atif": "atif.jsonl"}.get(
+            format, "jsonl"
+        )
         path = self.file or Path(f"{self.source.resolve().name}.{ending}")
         found = export_run(
             self.source,

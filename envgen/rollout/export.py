@@ -11,14 +11,15 @@ from pydantic import Field
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import Message, Record, Style, ToolCall, Trajectory, TrajectoryError
+from envgen.rollout.atif import atif
 from envgen.rollout.task_tools import TaskTools
 from envgen.store.columns import episode_schema, tool_row, write_parquet
 from envgen.store.dataset import Dataset
 from envgen.store.one_file import one_file, text_lines
 from envgen.store.runs import RunStore
 
-EpisodeFormat = Literal["messages", "openai-sft", "parquet"]
-FORMATS: tuple[EpisodeFormat, ...] = ("messages", "openai-sft", "parquet")
+EpisodeFormat = Literal["messages", "openai-sft", "atif", "parquet"]
+FORMATS: tuple[EpisodeFormat, ...] = ("messages", "openai-sft", "atif", "parquet")
 
 
 class CalledFunction(Record):
@@ -114,7 +115,7 @@ def export_run(
     Args:
         run: a run folder.
         path: the new file; None: standard output, which the line-based formats allow.
-        format: ``messages`` and ``parquet`` (``docs/trajectories.md``), or ``openai-sft``.
+        format: ``messages`` and ``parquet`` (``docs/trajectories.md``), ``openai-sft``, or ``atif``.
         chosen: which episodes; None: all. Errors are never in ``openai-sft``.
         dataset: the one that was rolled out, which knows the tools; ``openai-sft`` needs it.
         db_url: the run's database, where it is not in the folder.
@@ -150,7 +151,7 @@ def export_run(
             with one_file(path) as partial:
                 write_parquet((_columns(t, tools) for t in picked), partial, episode_schema())
         else:
-            line = _sft if format == "openai-sft" else _episode_line
+            line = {"openai-sft": _sft, "atif": atif}.get(format, _episode_line)
             with text_lines(path) as file:
                 for trajectory in picked:
                     file.write(dumps(line(trajectory, tools)) + "\n")

@@ -153,7 +153,7 @@ def test_parquet_has_the_fields_as_nested_columns(cli: Cli, played: Played) -> N
 
 def test_what_does_not_fit_is_refused(cli: Cli, played: Played, tmp_path: Path) -> None:
     for words, message in (
-        (("--format", "csv"), "messages, openai-sft, parquet"),
+        (("--format", "csv"), "messages, openai-sft, atif, parquet"),
         (("--format", "parquet", "--out", "-"), "can't go to standard output"),
         (("--data", write_tiny_dataset(tmp_path / "o", variant=True).path), "of another dataset"),
     ):
@@ -182,3 +182,27 @@ def test_the_documentation_is_that_of_the_models() -> None:
     found = documented(DOCS.read_text())
     wanted = {model.__name__: fields_of(model) for model in (*EXPORTED, *STORED)}
     assert found == wanted
+
+
+def test_atif_has_a_step_for_each_reply_with_its_calls_and_their_results(
+    cli: Cli, played: Played
+) -> None:
+    assert cli("export", played.run, "--format", "atif", "--data", played.dataset).code == 0
+    found = lines(Path("run.atif.jsonl"))
+    assert [one["extra"]["reward"] for one in found] == [1.0, None, 0.0, 1.0]
+    for one in found:
+        steps = one["steps"]
+        assert [step["step_id"] for step in steps] == list(range(1, len(steps) + 1))
+        called = [call["tool_call_id"] for s in steps for call in s.get("tool_calls", ())]
+        told = [
+            r["source_call_id"] for s in steps for r in s.get("observation", {}).get("results", ())
+        ]
+        assert told == called
+        assert one["agent"]["tool_definitions"][-1]["function"]["name"] == "submit_result"
+    thought = [
+        step["reasoning_content"] for step in found[0]["steps"] if "reasoning_content" in step
+    ]
+    assert thought == ["Prices first."]
+    assert found[0]["final_metrics"]["total_prompt_tokens"] == sum(
+        step["metrics"]["prompt_tokens"] for step in found[0]["steps"] if "metrics" in step
+    )

@@ -23,12 +23,12 @@ collect_ignore_glob = [] if os.environ.get("ENVGEN_PEERS") else ["test_*.py"]
 def peer() -> Peer:
     """The Python of an environment with these packages, made once."""
 
-    def made(name: str, *packages: str) -> Path:
+    def made(name: str, *packages: str, base: str = sys.executable) -> Path:
         folder, wanted = KEPT / name, "\n".join(packages)
         stamp = folder / "packages.txt"
         python = folder / "bin" / "python"
         if not stamp.is_file() or stamp.read_text() != wanted:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
             pip = [str(python), "-m", "pip", "install", "--quiet"]
             subprocess.run([*pip, *packages], check=True, timeout=1_200)
             stamp.write_text(wanted)
