@@ -18,10 +18,10 @@ class Export(Command):
     """Export a dataset's tasks, or a run's episodes, to one file, or as a package that a trainer loads.
 
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
-    rows or probes. verifiers, trl and openenv are packages with the whole dataset inside (docs/trainers.md).
-    The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) hold
-    solutions, too. Of a run there is one record an episode (docs/trajectories.md); openai-sft leaves out
-    episodes that an error spoiled; the other formats mark them.
+    rows or probes. verifiers, trl, openenv and inspect are packages with the whole dataset inside
+    (docs/trainers.md). The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym,
+    multi-swe-bench) hold solutions, too. Of a run there is one record an episode (docs/trajectories.md);
+    openai-sft leaves out episodes that an error spoiled; the other formats mark them.
     """
 
     places = {"SOURCE": "source"}
@@ -38,10 +38,10 @@ class Export(Command):
     source: Path
     """A dataset folder, package:NAME, or a run folder of `envgen rollout`."""
     file: Path | None = None
-    """Where to write, a file, or the folder of a package; -: to stdout. None: SOURCE.FORMAT, here."""
+    """Where to write, a file, or a package's folder; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
-    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv (packages), or for code tasks
-    swe-bench and others; of a run: messages (the default), openai-sft, atif, parquet."""
+    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), for code tasks
+    also swe-bench and others; of a run: messages (the default), openai-sft, atif, parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False

@@ -64,6 +64,22 @@ from envgen.integrations import trl
 load = partial(trl.load, Path(__file__).parent / "dataset")
 """``GRPOTrainer(model=..., **load(split="train", episodes=1000)._asdict())``"""
 '''
+INSPECT = '''\
+"""$about, for Inspect."""
+
+from pathlib import Path
+
+from inspect_ai import Task, task
+
+from envgen.integrations.inspect import make_task
+
+
+@task
+def $module(split: str | None = None, min_level: int = 1, episodes: int | None = None) -> Task:
+    """Episodes of the dataset in this package."""
+    place = Path(__file__).parent / "dataset"
+    return make_task(place, split=split, min_level=min_level, episodes=episodes)
+'''
 OPENENV_APP = '''\
 """$about: an OpenEnv server."""
 
@@ -160,6 +176,13 @@ PACKAGES: dict[str, Package] = {
         {"$module/__init__.py": TRL},
         ("envgen-gym", "trl>=1.16"),
         "pip install -e .\npython -c 'from $module import load; print(load(split=\"train\"))'",
+    ),
+    "inspect": Package(
+        "a task of Inspect (inspect_ai), scored by our verifiers",
+        {"$module/__init__.py": "", "$module/tasks.py": INSPECT},
+        ("envgen-gym", "inspect_ai>=0.3"),
+        "pip install -e .\ninspect eval $module/$module --model PROVIDER/MODEL -T split=test",
+        more='\n[project.entry-points.inspect_ai]\n$module = "$module.tasks"\n',
     ),
     "openenv": Package(
         "an OpenEnv environment: server, client, Dockerfile, openenv.yaml",

@@ -58,6 +58,8 @@ class StepResult(NamedTuple):
     """Not for the agent: rules that the answer breaks, once it is scored."""
     stop: str = ""
     """How the episode ended."""
+    results: tuple[str, ...] = ()
+    """The same results, one for each call."""
 
 
 class Episodes:
@@ -198,20 +200,18 @@ class Session:
         if self.outcome.done:
             raise ConfigError("the episode is over", "reset for another")
         self.steps += 1
-        env = self._env
+        env, before = self._env, len(self._env.messages)
         env.steps_a_turn = steps_a_turn
         try:
             text, reward, terminated, truncated, info = env.step(action)
         except (EnvError, VerifierError, UnjudgedError) as error:
             self.outcome = StepResult("", 0.0, True, stop=f"error: {error}"[:500])
             raise
+        told = env.messages[before:]
         self.outcome = StepResult(
-            text,
-            reward,
-            terminated or truncated,
-            tuple(info.get("reasons", ())),
-            info.get("stop", ""),
-        )
+            text, reward, terminated or truncated, tuple(info.get("reasons", ())),
+            info.get("stop", ""), tuple(one.content for one in told if one.role == "tool"),
+        )  # fmt: skip
         return self.outcome
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from envgen.core.types import Message, Sampling
+from envgen.environments.episodes import SUBMITTED_TEXT
 from envgen.rollout.gold import make_policy
 from envgen.store.columns import public_row
 from envgen.store.dataset import Dataset
@@ -77,6 +78,8 @@ class Scripted(GRPOTrainer):
         return ids, [[0.0] * len(one) for one in ids]
 
     def _say(self, text: str) -> list[int]:
+        if SUBMITTED_TEXT in text:
+            return self.processing_class.encode("Done.<|im_end|>", add_special_tokens=False)
         public, tools = next(p for prompt, p in self.publics.items() if prompt in text)
         turn = text.count("<|im_start|>assistant") - 1
         messages = [Message(role="user", content=public.prompt)]
