@@ -105,7 +105,11 @@ def _tool(function: dict[str, Any]) -> Any:
     async def called() -> str:
         raise RuntimeError("calls are made by the episode")
 
-    parameters = ToolParams.model_validate(function["parameters"])
+    properties = {  # Inspect wants a description of each
+        name: {"description": name.replace("_", " "), **schema}
+        for name, schema in (function["parameters"].get("properties") or {}).items()
+    }
+    parameters = ToolParams.model_validate({**function["parameters"], "properties": properties})
     told = ToolDef(called, function["name"], function["description"], parameters)
     return told.as_tool()
 

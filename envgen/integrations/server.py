@@ -476,7 +476,6 @@ def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
-        limit_concurrency=4 * config.max_sessions + 256,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )

@@ -78,7 +78,8 @@ _FINDINGS = {
     "attacks": "They accept a malformed or mistyped answer.",
     "reseeds": "They were run on other rows, too, with answers of a program that saw the task and the tools "
     "alone. It is said that {rules}",
-    "mutants": "Small faults that are planted in them change no verdict: they may check less than they say.",
+    "mutants": "Small faults that are planted in them change no verdict: they may check less than they say, "
+    "or hold code that decides nothing. {rules}",
     "guesses": "They accept answers that were drawn at random.",
     "empty": "They accept an empty answer when nothing was done.",
 }
@@ -351,7 +352,7 @@ class CodeAuthors:
         finding = _FINDINGS[gate]
         if gate == "gold":
             finding = finding.format(rules=fault.partition(REJECTS)[2].strip(" :")[:1_000])
-        elif gate == "reseeds":
+        elif gate in ("reseeds", "mutants"):  # of the checks themselves alone
             finding = finding.format(rules=fault.partition(":")[2].strip()[:1_000])
 
         def accept(given: HandedChecks) -> str:

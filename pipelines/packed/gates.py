@@ -29,11 +29,12 @@ from envgen.core.types import (
 from envgen.environments.runner import toolbox_of
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates import execution, meaning, soundness
+from envgen.pipelines.general.gates.mutation import shown
 from envgen.pipelines.general.gates.trial import Calls, Case, Hosts, Trial, not_applicable, outcome
 from envgen.pipelines.packed.rows import OtherRows, OtherRowsDrawer
 from envgen.sandboxes.tools import ToolHost
 from envgen.verifiers.attacks import attack
-from envgen.verifiers.mutants import mutants
+from envgen.verifiers.mutants import Mutant, mutants
 
 CALLS = 20
 """Made of each tool, with arguments that fit its schema."""
@@ -361,11 +362,11 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
     if len(planted) > MOST_MUTANTS:
         drawn = trial.rng("mutants").sample(range(len(planted)), MOST_MUTANTS)
         planted = [planted[i] for i in sorted(drawn)]
-    tried, survivors = len(planted), []
-    for name, source in planted:
-        found = (_verdicts(trial, source, some) for some in (first, rest))
+    tried, survivors = len(planted), list[Mutant]()
+    for mutant in planted:
+        found = (_verdicts(trial, mutant.source, some) for some in (first, rest))
         if all(a == b for a, b in zip(expected, found, strict=True)):
-            survivors.append(name)
+            survivors.append(mutant)
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
         "mutants",
@@ -373,8 +374,8 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
         tried,
         figure=round(rate, 4),
         reason=f"{len(survivors)} of {tried} faults planted in the verifier go unnoticed, e.g. "
-        f"{'; '.join(survivors[:3])}: add answers that tell them apart to answers.json",
-        survivors=list(survivors),
+        f"{shown(trial.draft.verifier, survivors)}: add answers that tell them apart to answers.json",
+        survivors=[one.description for one in survivors],
         probes=len(submissions),
     )
 

@@ -38,7 +38,7 @@ def test_it_gives_our_rewards(
     with policy_server(dataset, SPEC, SEED) as server:
         environment = {**os.environ, "SCRIPTED_API_KEY": "none", "SCRIPTED_BASE_URL": server.url}
         words = [
-            str(python.parent / "inspect"), "eval", str(file), "--model", "openai-api/scripted/m",
+            str(python.parent / "inspect"), "eval", str(file.relative_to(tmp_path)), "--model", "openai-api/scripted/m",
             "--log-dir", str(tmp_path / "logs"), "--display", "none",
         ]  # fmt: skip
         done = subprocess.run(

@@ -79,7 +79,7 @@ def mutants_killed(trial: Trial) -> GateResult:
         rate >= KILL_RATE,
         tried,
         figure=round(rate, 4),
-        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive: {_shown(trial, survivors)}",
+        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive: {shown(trial.draft.verifier, survivors)}",
         survivors=names,
         probes=n_probes,
         sampled=SAMPLES if distinct else 0,
@@ -116,9 +116,9 @@ def _line(mutant: Mutant) -> int:
     return int(mutant.description.partition(":")[0].removeprefix("line "))
 
 
-def _shown(trial: Trial, survivors: Sequence[Mutant]) -> str:
-    """Some survivors, with the lines that they change."""
-    lines = trial.draft.verifier.splitlines()
+def shown(source: str, survivors: Sequence[Mutant]) -> str:
+    """Some survivors of a source, with the lines that they change."""
+    lines = source.splitlines()
     found = []
     for one in survivors[:3]:
         line = " ".join(lines[_line(one) - 1].split())[:200]
