@@ -34,9 +34,7 @@ def there(hub: HubServer, dataset: Dataset) -> None:
     push(dataset, REPO, endpoint=hub.url, token=hub.token)
 
 
-def test_what_was_pushed_comes_back_whole_and_untrusted(
-    hub: HubServer, dataset: Dataset, tmp_path: Path
-) -> None:
+def test_what_was_pushed_comes_back_whole(hub: HubServer, dataset: Dataset, tmp_path: Path) -> None:
     pushed = push(dataset, REPO, endpoint=hub.url, token=hub.token)
     assert pushed.commit == hub.sha(REPO)
     pulled = pull(REPO, tmp_path / "back", endpoint=hub.url)
@@ -45,7 +43,7 @@ def test_what_was_pushed_comes_back_whole_and_untrusted(
     assert back.manifest == dataset.manifest
     files = {one.relative_to(dataset.path) for one in dataset.path.rglob("*") if one.is_file()}
     assert files == {one.relative_to(back.path) for one in back.path.rglob("*") if one.is_file()}
-    assert not back.trusted
+    assert back.trusted == Dataset.open(dataset.path).trusted  # by its hash, and nothing else
 
 
 def test_a_second_push_leaves_nothing_of_the_first(hub: HubServer, dataset: Dataset) -> None:

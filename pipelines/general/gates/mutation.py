@@ -79,7 +79,8 @@ def mutants_killed(trial: Trial) -> GateResult:
         rate >= KILL_RATE,
         tried,
         figure=round(rate, 4),
-        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive: {shown(trial.draft.verifier, survivors)}",
+        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive: "
+        f"{shown(trial.draft.verifier, survivors)}",
         survivors=names,
         probes=n_probes,
         sampled=SAMPLES if distinct else 0,
