@@ -38,8 +38,8 @@ def test_it_gives_our_rewards(
     with policy_server(dataset, SPEC, SEED) as server:
         environment = {**os.environ, "SCRIPTED_API_KEY": "none", "SCRIPTED_BASE_URL": server.url}
         words = [
-            str(python.parent / "inspect"), "eval", str(file.relative_to(tmp_path)), "--model", "openai-api/scripted/m",
-            "--log-dir", str(tmp_path / "logs"), "--display", "none",
+            str(python.parent / "inspect"), "eval", str(file.relative_to(tmp_path)),
+            "--model", "openai-api/scripted/m", "--log-dir", str(tmp_path / "logs"), "--display", "none",
         ]  # fmt: skip
         done = subprocess.run(
             words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
