@@ -24,7 +24,7 @@ from envgen.integrations.fields import (
     ToolCallBody,
     TurnBody,
 )
-from envgen.integrations.seats import FullError, Seat, Seats
+from envgen.integrations.seats import FullError, GoneError, Seat, Seats
 from envgen.integrations.sessions import Episodes, Opening, StepResult
 
 SPLITS = ("train", "validation", "test")
@@ -82,6 +82,9 @@ class Talk:
             kind, data = "error", {"code": "CAPACITY_REACHED", "message": str(error)}
         except ConfigError as error:
             kind, data = "error", {"code": "VALIDATION_ERROR", "message": str(error)}
+        except GoneError as error:  # nobody used it for long
+            await self._tell("error", {"code": "SESSION_ERROR", "message": str(error)})
+            return False
         except EnvgenError as error:
             kind, data = "error", {"code": "EXECUTION_ERROR", "message": str(error)}
         await self._tell(kind, data)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
@@ -19,11 +20,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError
+from envgen.core.errors import ConfigError, EnvError, EnvgenError, MissingExtraError
 from envgen.core.types import ToolSpec
 from envgen.integrations.sessions import Episodes
 from envgen.integrations.settings import EpisodesConfig
 from envgen.store.dataset import Dataset
+
+logger = logging.getLogger(__name__)
 
 TAKEN = frozenset({"reset", "get_reward", "self"})
 """Names that TRL's environments have for themselves."""
@@ -56,9 +59,18 @@ class TrlEnvironment:
         self._broken = False
 
     def reset(self, *, task_id: str, **_: Any) -> None:
-        """Begin the episode of a row of the dataset, whose prompt says it all."""
+        """Begin the episode of a row of the dataset, whose prompt says it all.
+
+        Raises:
+            ConfigError: if there is no such task.
+            SandboxUnavailableError: if the dataset's code can't be isolated here.
+        """
         self._broken = False
-        self._session.reset(task_id)
+        try:
+            self._session.reset(task_id)
+        except EnvError as error:  # this one counts for nobody, and training goes on
+            logger.warning("task %s: %s", task_id, error)
+            self._broken = True
 
     def _score(self) -> float | None:
         return None if self._broken else self._session.outcome.reward

@@ -212,6 +212,11 @@ def test_what_nobody_uses_is_given_up(dataset: Dataset) -> None:
         status, told = http(server, "GET", f"/episodes/{opened['id']}")
         assert (status, len(server.seats)) == (404, 0)
         assert "nobody used it" in told["error"]["message"]
+        with OpenEnv(server) as client:
+            asyncio.run(asyncio.sleep(0.6))
+            assert client.say("reset", seed=0)["code"] == "SESSION_ERROR"
+            with pytest.raises(ConnectionClosed):
+                client.say("reset", seed=0)
 
 
 def test_there_is_a_most_of_sessions(dataset: Dataset) -> None:
