@@ -151,7 +151,7 @@ class Package(NamedTuple):
     """A peer's form."""
 
     about: str
-    """One line for ``--help`` and errors."""
+    """What it is, in the words of its README."""
     files: Mapping[str, str]
     """Path -> template; ``$module`` in paths, too."""
     needs: tuple[str, ...]

@@ -6,23 +6,20 @@ before it has its name, and its code runs in sandboxes alone.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
-
-from pydantic import StringConstraints
+from typing import Any
 
 from envgen.core.errors import ConfigError, MissingExtraError, StoreError, install_hint
 from envgen.core.limits import Count, Label
 from envgen.core.types import Record
 from envgen.store.dataset import Dataset
 
-HubId = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
-]
+_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 """``owner/name``."""
 _BESIDE = (".gitattributes", ".cache")
 """What the Hub and its client put beside a dataset."""
@@ -155,10 +152,11 @@ def _network(status: type[Exception]) -> type[Exception]:
 
 @contextmanager
 def _told(repo: str) -> Iterator[None]:
-    """The client's errors in our words."""
+    """The client's errors in our words; a name that is none is refused before anybody is asked."""
+    if not _ID.fullmatch(repo):
+        raise ConfigError(f"{repo[:100]!r} is no name of a dataset", "write OWNER/NAME")
     from huggingface_hub.errors import (
         HfHubHTTPError,
-        HFValidationError,
         LocalTokenNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -168,10 +166,6 @@ def _told(repo: str) -> Iterator[None]:
         yield
     except LocalTokenNotFoundError as error:
         raise ConfigError("nobody is logged in", "`hf auth login`, or set HF_TOKEN") from error
-    except HFValidationError as error:
-        raise ConfigError(
-            f"{repo!r} is no name of a dataset: {error}", "write OWNER/NAME"
-        ) from error
     except RevisionNotFoundError as error:
         raise StoreError(
             f"{repo!r} has no such revision", "name a branch, tag or commit"

@@ -6,6 +6,7 @@ tool, OpenEnv's ``CallToolAction``. Rewards and reasons stand beside the observa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -91,7 +92,8 @@ class Talk:
         return True
 
     async def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        await self._socket.send_json({"type": kind, "data": data})
+        # ASCII: what a client sent comes back in errors and states, and may hold half a character.
+        await self._socket.send_text(json.dumps({"type": kind, "data": data}))
 
     @property
     def _place(self) -> Seat:

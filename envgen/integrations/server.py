@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import logging
 import os
 import threading
@@ -156,6 +157,14 @@ class EnvServer:
             thread.join(2 * _SHUTDOWN_S)
 
 
+class AsciiResponse(JSONResponse):
+    """JSON in ASCII: what a client sent comes back in states and errors, and may hold half a character."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(content, allow_nan=False).encode("ascii")
+
+
 class _EnvFront:
     """Between the network and the sessions: keys, bodies, errors."""
 
@@ -259,12 +268,12 @@ class _EnvFront:
     # ------------------------------------------------------------------ what there is
 
     async def _health(self, _: Request) -> Response:
-        return JSONResponse({"status": "healthy"})
+        return AsciiResponse({"status": "healthy"})
 
     async def _about(self, _: Request) -> Response:
         dataset = self._seats.episodes.dataset
         text = f"{len(self._seats.episodes)} proven tasks; each is an episode of tool calls."
-        return JSONResponse(
+        return AsciiResponse(
             {
                 "name": dataset.manifest.name,
                 "description": text,
@@ -276,7 +285,7 @@ class _EnvFront:
         )
 
     async def _schema(self, _: Request) -> Response:
-        return JSONResponse(
+        return AsciiResponse(
             {"action": ACTION_SCHEMA, "observation": OBSERVATION_SCHEMA, "state": STATE_SCHEMA}
         )
 
@@ -288,20 +297,20 @@ class _EnvFront:
                 if method != "HEAD":
                     paths.setdefault(route.path, {})[method.lower()] = {"responses": {}}
         info = {"title": self._tasks.name, "version": VERSION}
-        return JSONResponse({"openapi": "3.1.0", "info": info, "paths": paths})
+        return AsciiResponse({"openapi": "3.1.0", "info": info, "paths": paths})
 
     async def _no_state(self, _: Request) -> Response:
-        return JSONResponse({"episode_id": None, "step_count": 0})
+        return AsciiResponse({"episode_id": None, "step_count": 0})
 
     async def _list(self, _: Request) -> Response:
-        return JSONResponse([self._tasks.name])
+        return AsciiResponse([self._tasks.name])
 
     async def _splits(self, _: Request) -> Response:
-        return JSONResponse(self._tasks.splits())
+        return AsciiResponse(self._tasks.splits())
 
     async def _task(self, request: Request) -> Response:
         what = request.url.path.rpartition("/")[2]
-        return JSONResponse(self._tasks.answer(what, await self._body(request, SplitBody)))
+        return AsciiResponse(self._tasks.answer(what, await self._body(request, SplitBody)))
 
     # ------------------------------------------------------------------ episodes over HTTP
 
@@ -314,10 +323,10 @@ class _EnvFront:
             await self._seats.close(seat)
             raise
         seat.name = body.episode_id
-        return JSONResponse(ticket(seat, opening), 201)
+        return AsciiResponse(ticket(seat, opening), 201)
 
     async def _state(self, request: Request) -> Response:
-        return JSONResponse(state(self._seat(request)))
+        return AsciiResponse(state(self._seat(request)))
 
     async def _close(self, request: Request) -> Response:
         await self._seats.close(self._seat(request))
@@ -334,7 +343,7 @@ class _EnvFront:
             plain = turn.tool_calls is None and turn.reasoning is None
             await self._seats.say(seat, turn.content or "" if plain else turn.message())
         outcome = seat.session.outcome
-        return JSONResponse(
+        return AsciiResponse(
             {"text": outcome.text, **{k: v for k, v in state(seat).items() if k != "episode_id"}}
         )
 
@@ -343,7 +352,7 @@ class _EnvFront:
         body = await self._body(request, ResetBody)
         seat = self._seats.open()
         try:
-            return JSONResponse(opened(await self._seats.reset(seat, body.task_id, body.seed)))
+            return AsciiResponse(opened(await self._seats.reset(seat, body.task_id, body.seed)))
         finally:
             await self._seats.close(seat)
 
@@ -377,7 +386,9 @@ class _EnvFront:
                 "Each name has an episode of its own."
             )
             error = {"code": _INVALID_REQUEST, "message": text}
-            await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})(scope, receive, send)
+            await AsciiResponse({"jsonrpc": "2.0", "id": None, "error": error})(
+                scope, receive, send
+            )
             return
         await self._door.handle(await self._by_name(name, query), scope, receive, send)
 
@@ -525,7 +536,7 @@ def _checked(value: Any, kind: type[B]) -> B:
 def _told(error: Exception) -> Response:
     """Our own errors in their words; what else broke is told in the log only."""
     if isinstance(error, ApiError):
-        return JSONResponse(error.body(), error.status, error.headers)
+        return AsciiResponse(error.body(), error.status, error.headers)
     status, code = 500, "internal_error"
     if isinstance(error, FullError):
         status, code = 503, "full"
@@ -535,9 +546,9 @@ def _told(error: Exception) -> Response:
         status, code = 422, "refused"
     if not isinstance(error, EnvgenError):
         logger.exception("a request broke", exc_info=error)
-        return JSONResponse(ApiError("Internal error.", status=500, code=code).body(), 500)
+        return AsciiResponse(ApiError("Internal error.", status=500, code=code).body(), 500)
     message = f"{error}. {error.hint}" if error.hint else str(error)
-    return JSONResponse(ApiError(message, status=status, code=code).body(), status)
+    return AsciiResponse(ApiError(message, status=status, code=code).body(), status)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

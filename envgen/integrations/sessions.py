@@ -222,6 +222,8 @@ class Session:
 
 
 def _chosen(dataset: Dataset, config: EpisodesConfig) -> tuple[str, ...]:
+    for name in config.families:
+        find_family(name)
     names: Sequence[str] = tuple(dataset.tasks) if config.variants else dataset.own_task_ids
     if config.task_ids:
         for name in config.task_ids:

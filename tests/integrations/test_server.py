@@ -242,6 +242,9 @@ def test_there_is_a_most_of_sessions(dataset: Dataset) -> None:
         ('{"type": "step", "data": {"content": "before reset"}}', "VALIDATION_ERROR"),
         ('{"type": "step", "data": null}', "VALIDATION_ERROR"),
         ('{"type": 5}', "VALIDATION_ERROR"),
+        ('{"type": "\\ud800"}', "UNKNOWN_TYPE"),
+        ('{"type": "reset", "data": {"task_id": "\\ud800"}}', "VALIDATION_ERROR"),
+        ('{"type": "reset", "data": {"seed": ' + "9" * 5_000 + "}}", "INVALID_JSON"),
     ],
 )
 def test_what_is_no_message_is_told_and_the_session_goes_on(
@@ -252,6 +255,17 @@ def test_what_is_no_message_is_told_and_the_session_goes_on(
         told = json.loads(client.socket.recv(30))
         assert (told["type"], told["data"]["code"]) == ("error", code)
         assert client.say("reset", task_id="tiny-pair")["type"] == "observation"
+
+
+def test_half_a_character_comes_back_as_it_was_sent(server: EnvServer) -> None:
+    half = "\ud800"
+    with OpenEnv(server) as client:
+        client.say("reset", task_id="tiny-pair", episode_id=half)
+        assert client.say("state")["episode_id"] == half
+        found = client.say("step", type="call_tool", tool_name=half, arguments={})
+        assert found["observation"]["tool_name"] == half
+    opened = http(server, "POST", "/episodes", {"seed": 1, "episode_id": half})[1]
+    assert http(server, "GET", f"/episodes/{opened['id']}")[1]["episode_id"] == half
 
 
 def test_messages_have_a_most_of_bytes(dataset: Dataset) -> None:
@@ -334,6 +348,8 @@ def test_a_port_in_use_is_told(dataset: Dataset, server: EnvServer) -> None:
 def test_filters_that_leave_nothing_are_told(dataset: Dataset) -> None:
     with pytest.raises(ConfigError, match=r"no task of .* is left"):
         serving(dataset, families=("search",))
+    with pytest.raises(ConfigError, match="unknown family 'generl'; did you mean 'general'"):
+        serving(dataset, families=("generl",))
     with pytest.raises(ConfigError, match="did you mean 'tiny-pair'"):
         serving(dataset, task_ids=("tiny-pear",))
 
