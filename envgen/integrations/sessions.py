@@ -1,4 +1,4 @@
-"""The one adapter behind every server and export: which episodes are played, and an episode step by step.
+"""The adapter behind every server and export: it picks episodes and plays them step by step.
 
 A peer's protocol or loader translates its own words to these, and holds no rule of its own: the same actions
 get the same reward everywhere.
@@ -55,7 +55,7 @@ class StepResult(NamedTuple):
     """The score, on the last step; 0 before."""
     done: bool
     reasons: tuple[str, ...] = ()
-    """Not for the agent: rules that the answer breaks, once it is scored."""
+    """Rules that the answer breaks, once it is scored; agents must not see them."""
     stop: str = ""
     """How the episode ended."""
     results: tuple[str, ...] = ()

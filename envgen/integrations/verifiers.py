@@ -143,7 +143,7 @@ class EnvgenEnv(vf.Env[EnvgenEnvConfig]):  # type: ignore[misc]
         return "127.0.0.1" if local else "0.0.0.0"
 
     async def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         server, self._server = self._server, None
         if server is not None and self._serving is not None:
             server.stop()

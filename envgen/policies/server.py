@@ -8,12 +8,10 @@ sampling masks, ``/tokenize`` and ``/detokenize``. envgen's ``openai:`` and ``vl
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
@@ -45,7 +43,15 @@ from envgen.model.tokenizer import TextTooLongError
 from envgen.policies.serving.chat import Chat
 from envgen.policies.serving.clients import ClientGoneError, EventStream, unless_gone
 from envgen.policies.serving.completions import Ids, Text
-from envgen.policies.serving.doors import LOOPBACK, QuietServer, TimedProtocol, listen, require_host
+from envgen.policies.serving.doors import (
+    LOOPBACK,
+    QuietServer,
+    TimedProtocol,
+    in_thread,
+    listen,
+    require_host,
+    require_key,
+)
 from envgen.policies.serving.errors import ApiError, invalid, too_long
 from envgen.policies.serving.fields import (
     ChatBody,
@@ -152,13 +158,7 @@ class _Front:
             require_host(request.headers.get("host", ""), names)
             return
         given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
-            raise ApiError(
-                "Incorrect or missing API key; send it as 'Authorization: Bearer KEY'.",
-                status=401,
-                code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+        require_key(given, self._key)
 
     async def _health(self, request: Request) -> Response:
         stopping = self._service.stopping
@@ -398,13 +398,8 @@ class PolicyServer:
     @contextmanager
     def running(self) -> Generator[PolicyServer]:
         """Serve from a thread of its own, for as long as the block lasts."""
-        thread = threading.Thread(target=self.run, name="envgen-server", daemon=True)
-        thread.start()
-        try:
+        with in_thread(self.run, self.stop, 2 * _SHUTDOWN_S):
             yield self
-        finally:
-            self.stop()
-            thread.join(2 * _SHUTDOWN_S)
 
 
 class _Uvicorn(QuietServer):

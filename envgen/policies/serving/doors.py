@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import socket
-from collections.abc import Collection, Generator
+import threading
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -82,6 +84,35 @@ def require_host(given: str, allowed: Collection[str]) -> None:
         status=403,
         code="unknown_host",
     )
+
+
+def require_key(given: str, key: str) -> None:
+    """Refuse a request whose ``Authorization`` header does not hold the server's key.
+
+    Raises:
+        ApiError: 401.
+    """
+    if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+        raise ApiError(
+            "Incorrect or missing API key; send it as 'Authorization: Bearer KEY'.",
+            status=401,
+            code="invalid_api_key",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+
+@contextmanager
+def in_thread(
+    run: Callable[[], None], stop: Callable[[], None], patience_s: float
+) -> Generator[None]:
+    """Run a server in a thread of its own for as long as the block lasts."""
+    thread = threading.Thread(target=run, name="envgen-server", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join(patience_s)
 
 
 def _is_address(name: str) -> bool:
