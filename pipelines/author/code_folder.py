@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, EnvError, SandboxError
 from envgen.core.limits import Count, Json, Label, Real, Text
 from envgen.core.types import Record, ToolSpec, Usage
-from envgen.pipelines.author.code_prompts import HandedCheck, HandedTest
+from envgen.pipelines.author.code_prompts import HandedChecks, HandedTest
 from envgen.pipelines.author.page_agent import Round
 from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.packed.folder import EnvironmentFolder
@@ -185,41 +185,63 @@ def rows_of(database: Path | None) -> Iterator[str]:
         yield from (json.dumps(row, ensure_ascii=False) for row in rows[:ROWS])
 
 
-def check_faults(checks: Sequence[HandedCheck], world: World) -> Iterator[str]:
+def check_faults(given: HandedChecks, world: World) -> Iterator[str]:
     """What is wrong with checks, as texts."""
     wanted = {name for name, _ in world.rules}
-    given = [one.rule for one in checks]
-    if sorted(given) != sorted(wanted):
+    if sorted(one.rule for one in given.checks) != sorted(wanted):
         yield f"give one check for each of the rules {', '.join(sorted(wanted))}"
-    for one in checks:
+    trees = list[ast.Module]()
+    for what, code in (
+        *((f"check {c.rule!r}", c.code) for c in given.checks),
+        ("shared", given.shared),
+    ):
         try:
-            tree = ast.parse(one.code)
+            trees.append(ast.parse(code))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            yield f"check {one.rule!r} is not valid Python: {error}"
-            continue
+            yield f"{what} is not valid Python: {error}"
+            return
+        if foreign := _foreign(trees[-1]):
+            yield f"{what} imports {foreign!r}; there are {', '.join(sorted(IMPORTS))}"
+    *checks, shared = trees
+    for one, tree in zip(given.checks, checks, strict=True):
         if [type(node) for node in tree.body] != [ast.FunctionDef]:
             yield f"check {one.rule!r} must be one function, imports inside it"
-            continue
-        (function,) = tree.body
-        assert isinstance(function, ast.FunctionDef)
-        names = [argument.arg for argument in function.args.args]
-        if function.name != one.rule or names != ["answer", "before", "after"]:
+        elif _head(tree.body[0]) != (one.rule, ["answer", "before", "after"]):
             yield f"write def {one.rule}(answer, before, after)"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                modules = (
-                    [node.module or ""]
-                    if isinstance(node, ast.ImportFrom)
-                    else [n.name for n in node.names]
-                )
-                if foreign := [name for name in modules if name.partition(".")[0] not in IMPORTS]:
-                    yield f"check {one.rule!r} imports {foreign[0]!r}; there are {', '.join(sorted(IMPORTS))}"
+    if any(type(node) is not ast.FunctionDef for node in shared.body):
+        yield "shared must be functions alone, imports inside them"
+    names = [_head(node)[0] for node in shared.body]
+    if clash := sorted(set(names) & {*wanted, "verify", "RULES", "sqlite3"}):
+        yield f"shared may not define {clash[0]!r}: it has that name already"
+    called = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if idle := sorted(set(names) - called):
+        yield f"nobody calls {idle[0]!r} of shared"
 
 
-def verifier(checks: Sequence[HandedCheck]) -> str:
+def _head(node: ast.stmt) -> tuple[str, list[str]]:
+    """Name and parameters of a function."""
+    if not isinstance(node, ast.FunctionDef):
+        return "", []
+    return node.name, [one.arg for one in node.args.args]
+
+
+def _foreign(tree: ast.Module) -> str:
+    """The first module that may not be imported; empty: none."""
+    for node in ast.walk(tree):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = ["." if node.level else node.module or ""]
+        for name in names:
+            if name.partition(".")[0] not in IMPORTS:
+                return name
+    return ""
+
+
+def verifier(given: HandedChecks) -> str:
     """The verifier that runs each check: rules that are not kept are named."""
-    rules = "".join(f"    {one.rule!r}: {one.rule},\n" for one in checks)
-    code = "\n\n\n".join(one.code.strip() for one in checks)
+    rules = "".join(f"    {one.rule!r}: {one.rule},\n" for one in given.checks)
+    parts = (given.shared, *(one.code for one in given.checks))
+    code = "\n\n\n".join(part.strip() for part in parts if part.strip())
     return f"""import sqlite3
 
 

@@ -51,7 +51,6 @@ from envgen.pipelines.author.code_prompts import (
     CHECKER,
     HARDEN,
     SOLVER,
-    HandedCheck,
     HandedChecks,
     HandedSolution,
     HandedWorld,
@@ -113,7 +112,7 @@ class CodeAuthors:
         self.policy, self.category, self.config, self.name = policy, category, config, name
         self.backend, self.place, self.read, self.played = backend, place, read, played
         self.usage, self.turns = Usage(), 0
-        self._checks: list[HandedCheck] = []
+        self._checks: HandedChecks
         self._amended: list[str] = []
         self._augmented: list[str] = []
         self._talks: dict[str, int] = {}
@@ -148,11 +147,12 @@ class CodeAuthors:
         world, why = self._build(earlier, finding)
         if world is None:
             return CodeRun(why=f"the builder: {why}")
-        checks, wrong, why = self._check(world)
-        if not checks:
+        checks, why = self._check(world)
+        if checks is None:
             return CodeRun(world=world, why=f"the checker: {why}")
+        wrong = tuple(one.answer for one in checks.wrong)
         found = CodeRun(world=world, verifier=verifier(checks), wrong=wrong)
-        self._checks, self._amended, self._augmented = list(checks), [], []
+        self._checks, self._amended, self._augmented = checks, [], []
         while True:
             found, missing = self._solve(found)
             more = self._augment(found.world, missing) if missing and found.world else None
@@ -258,14 +258,14 @@ class CodeAuthors:
 
     # ------------------------------------------------------------------ the checker
 
-    def _check(self, world: World) -> tuple[list[HandedCheck], tuple[JsonValue, ...], str]:
+    def _check(self, world: World) -> tuple[HandedChecks | None, str]:
         accepted: list[HandedChecks] = []
         folder = self._folder(world)
         with self.place() as place:
             place.write_file("database.sqlite", folder.database)
 
             def accept(given: HandedChecks) -> str:
-                fault = next(check_faults(given.checks, world), "")
+                fault = next(check_faults(given, world), "")
                 if not fault and len(given.wrong) < 5:
                     fault = "hand in 5 wrong answers or more"
                 if not fault:
@@ -279,16 +279,13 @@ class CodeAuthors:
                 submissions=self.config.submissions,
             )  # fmt: skip
             run = self._talk("check", prompt, [bash(place)], HandedChecks, accept)
-        if not accepted:
-            return [], (), run.ended
-        last = accepted[-1]
-        return last.checks, tuple(one.answer for one in last.wrong), ""
+        return (accepted[-1], "") if accepted else (None, run.ended)
 
     def _refuses(self, world: World, given: HandedChecks) -> str:
         """What is wrong with checks that the gates without a solution can tell."""
         answers = json.dumps({"wrong": [one.answer for one in given.wrong]})
         try:
-            folder = self._folder(world, verifier(given.checks), answers=answers)
+            folder = self._folder(world, verifier(given), answers=answers)
         except EnvgenError as error:
             return said(error)
         return self._proven(folder, ("empty", "guesses", "probes"))
@@ -347,7 +344,7 @@ class CodeAuthors:
         Returns:
             Whether the checks have changed.
         """
-        kept: list[list[HandedCheck]] = []
+        kept = list[HandedChecks]()
         gate = fault.partition(":")[0]
         finding = _FINDINGS[gate]
         if gate == "gold":
@@ -356,20 +353,20 @@ class CodeAuthors:
             finding = finding.format(rules=fault.partition(":")[2].strip()[:1_000])
 
         def accept(given: HandedChecks) -> str:
-            fault = next(check_faults(given.checks, world), "")
             frozen = [HandedWrong(answer=one, breaks=world.rules[0][0]) for one in wrong]
-            fault = fault or self._refuses(world, HandedChecks(checks=given.checks, wrong=frozen))
+            given = given.model_copy(update={"wrong": frozen})
+            fault = next(check_faults(given, world), "") or self._refuses(world, given)
             if not fault:
-                kept.append(given.checks)
+                kept.append(given)
             return fault
 
+        own = [f"{_sentence(world, one.rule)}\n{one.code}" for one in self._checks.checks]
         prompt = AMEND.format(
             finding=finding, shown=shown(self._folder(world)),
-            checks="\n\n".join(f"{_sentence(world, one.rule)}\n{one.code}" for one in self._checks),
+            checks="\n\n".join([*own, f"# shared\n{self._checks.shared}"]),
         )  # fmt: skip
         self._talk("amend", prompt, [], HandedChecks, accept)
-        before = [(one.rule, one.code) for one in self._checks]
-        changed = bool(kept) and [(one.rule, one.code) for one in kept[-1]] != before
+        changed = bool(kept) and verifier(kept[-1]) != verifier(self._checks)
         self._amended.append(f"{gate}: {'mended' if changed else 'unchanged'}")
         if changed:
             self._checks = kept[-1]

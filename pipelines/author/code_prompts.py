@@ -49,10 +49,17 @@ takes
   rule's name. It returns True if the rule is kept. `answer` is the submitted value, which fits the
   schema; `before` and `after` are read-only sqlite3 connections to the database at the start and at the
   end. A check works out by itself what is right, from the rows: it never compares with an answer that you
-  know, and holds for other rows of the same tables, too. Imports go inside the function, of {imports}
-  alone. It keeps no state, and never raises on an answer that fits the schema.
-- wrong: 5 to 30 answers that fit the schema and are wrong, with the rule that each breaks: some nearly
-  right, wrong by one step, at the bound, at a tie. They are tried with nothing changed in the database.
+  know, and holds for other rows of the same tables, too. Imports go inside functions, of {imports}
+  alone. It keeps no state, never raises on an answer that fits the schema, and takes well under a second.
+- shared: the source of functions that several checks call, such as those that read rows; each stands here
+  once, and no check repeats it.
+  Checks and shared are the least code that decides the rules: small faults are planted in them (a
+  comparison turned, a bound moved, a condition or statement dropped), and most must change a verdict on an
+  answer that fits the schema. So nothing looks again at what the schema, a key of a table or another
+  check settles, no code is left unused, and two rules that say one thing share one function.
+- wrong: 5 to 30 answers that fit the schema and are wrong, with the rule that each breaks: most nearly
+  right, wrong by one step, at the bound, at a tie, and for each rule one that keeps all others. They are
+  tried with nothing changed in the database.
 Be strict and fair: every answer that keeps the rules as they are written is right, whatever its form or
 order, unless a rule says so. You may hand in {submissions} times."""
 
@@ -97,10 +104,10 @@ You wrote the checks of the rules of this task. {finding}
 
 {shown}
 
-The rules, and your checks: {checks}
+The rules, your checks, and what they share: {checks}
 
-Look whether your checks say what the rules say. If one is wrong, hand in all checks, mended; if they are
-right, hand them in unchanged. What was refused among your wrong answers must still be refused."""
+Look whether your checks say what the rules say. If one is wrong, hand in all checks and shared, mended; if
+they are right, hand them in unchanged. What was refused among your wrong answers must still be refused."""
 
 
 class HandedRule(BaseModel):
@@ -148,6 +155,7 @@ class HandedChecks(BaseModel):
     model_config = ConfigDict(extra="ignore", title="hand_in")
 
     checks: list[HandedCheck] = Field(min_length=1, max_length=20)
+    shared: Annotated[str, Field(max_length=50_000)] = ""
     wrong: list[HandedWrong] = Field(default_factory=list, max_length=30)
 
 

@@ -31,8 +31,10 @@ from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates import execution, meaning, soundness
 from envgen.pipelines.general.gates.mutation import shown
 from envgen.pipelines.general.gates.trial import Calls, Case, Hosts, Trial, not_applicable, outcome
+from envgen.pipelines.packed.nearby import nearby
 from envgen.pipelines.packed.rows import OtherRows, OtherRowsDrawer
 from envgen.sandboxes.tools import ToolHost
+from envgen.store.sqlite_files import snapshot
 from envgen.verifiers.attacks import attack
 from envgen.verifiers.mutants import Mutant, mutants
 
@@ -40,7 +42,9 @@ CALLS = 20
 """Made of each tool, with arguments that fit its schema."""
 GUESSES = 200
 """Answers that fit the submit schema, drawn at random."""
-FIRST = 12
+NEARBY = 48
+"""Answers one change away from gold, on which faults in the verifier show."""
+FIRST = 24
 """Answers that a mutant is tried on first."""
 MOST_MUTANTS = 160
 """Of a verifier with more, so many are drawn: its kill rate is then known to within 4 points, and verifiers
@@ -169,6 +173,16 @@ class PackedTrial(Trial):
         gold = dumps(self.gold.answer) if self.solved else None
         found = {dumps(value): value for value in (*_emptiest(schema), *drawn)}
         return tuple(value for text, value in found.items() if text != gold)
+
+    @cached_property
+    def nearby(self) -> list[JsonValue]:
+        """Answers one change away from gold, right or wrong."""
+        texts = [
+            {value for value in column if isinstance(value, str)}
+            for rows in snapshot(self.database).tables.values()
+            for column in zip(*rows, strict=True)
+        ]
+        return nearby(self.gold.answer, self._fits, texts, self.rng("nearby"), NEARBY)
 
     @cached_property
     def elsewhere(self) -> list[Elsewhere]:
@@ -344,14 +358,16 @@ def known_answers(trial: PackedTrial) -> GateResult:
 def mutants_seen(trial: PackedTrial) -> GateResult:
     """Enough small faults planted in the verifier change the verdict on a known answer.
 
-    Known answers are gold, also on the untouched and the half-done database, the author's, and random ones.
+    Known answers are gold, also on the untouched and the half-done database, those one change away from it,
+    the author's, and random ones.
     """
     if trial.any_rows and trial.solved:
         seen, least = trial.elsewhere, ANY_ROWS_KILL_RATE
     else:
         seen, least = [], KILL_RATE
     plans = [trial.plan[:i] for i in range(len(trial.plan) + 1)]
-    answers = [*(probe.answer for probe in trial.probes), *trial.guesses[:30]]
+    beside = trial.nearby if trial.solved else []
+    answers = [*beside, *(probe.answer for probe in trial.probes), *trial.guesses[:30]]
     cases = [Case(trial.gold.answer, plan) for plan in plans if trial.solved]
     cases += [Case(answer, trial.plan) for answer in answers]
     cases += [Case(answer) for answer in answers if trial.plan]

@@ -15,8 +15,9 @@ from model_server import ModelServer
 from search_models import script
 
 from envgen.core.errors import PipelineError
-from envgen.pipelines.author.code_folder import rows_of
+from envgen.pipelines.author.code_folder import World, check_faults, rows_of
 from envgen.pipelines.author.code_form import MOST_ROUNDS
+from envgen.pipelines.author.code_prompts import HandedChecks
 from envgen.pipelines.author.config import AuthorConfig
 from envgen.pipelines.author.generate import chosen, generate_authored
 from envgen.pipelines.general.generate import GenerateConfig
@@ -38,19 +39,24 @@ FILES = {
 }
 SOLUTION = (LOANS / "tasks" / "most-overdue" / "solution.py").read_text("utf-8")
 RULES = [{"id": "most", "text": MOST}, {"id": "first", "text": TIE}, {"id": "count", "text": COUNT}]
-QUERY = """\
-    rows = before.execute(
+SHARED = """\
+def counts(before):
+    return dict(before.execute(
         "SELECT card, count(*) FROM loans WHERE NOT returned AND due < '2026-03-01' GROUP BY card"
-    ).fetchall()
-    most = max(n for _, n in rows)
+    ))
+
+
+def leaders(before):
+    found = counts(before)
+    return [card for card, n in found.items() if n == max(found.values())]
 """
 CHECKS = [
-    {"rule": "most", "code": f"def most(answer, before, after):\n{QUERY}"
-     "    return dict(rows).get(answer['card'], 0) == most\n"},
-    {"rule": "first", "code": f"def first(answer, before, after):\n{QUERY}"
-     "    return answer['card'] == min(card for card, n in rows if n == most)\n"},
-    {"rule": "count", "code": f"def count(answer, before, after):\n{QUERY}"
-     "    return answer['overdue'] == dict(rows).get(answer['card'], 0)\n"},
+    {"rule": "most", "code": "def most(answer, before, after):\n"
+     "    return answer['card'] in leaders(before)\n"},
+    {"rule": "first", "code": "def first(answer, before, after):\n"
+     "    return answer['card'] == min(leaders(before))\n"},
+    {"rule": "count", "code": "def count(answer, before, after):\n"
+     "    return answer['overdue'] == counts(before).get(answer['card'], 0)\n"},
 ]  # fmt: skip
 WRONG = json.loads((LOANS / "tasks" / "most-overdue" / "answers.json").read_text("utf-8"))["wrong"]
 AUSTEN = [
@@ -88,9 +94,10 @@ def model(**changes: Any) -> Callable[[dict[str, Any]], Any]:
         "builder": {"rules": changes.get("rules", RULES), "tests": tested},
         "checker": {
             "checks": CHECKS,
+            "shared": SHARED,
             "wrong": [{"answer": one, "breaks": "most"} for one in WRONG],
         },
-        "amender": {"checks": CHECKS, "wrong": []},
+        "amender": {"checks": CHECKS, "shared": SHARED, "wrong": []},
         "solver": {"solution": SOLUTION},
     }
     more = changes.get("augmenter", {})
@@ -166,8 +173,8 @@ def test_a_world_its_checks_and_a_solution_become_a_proven_dataset(tmp_path: Pat
     told = json.dumps([FILES, RULES])
     for secret, reader in (
         (SOLUTION, "checker"),
-        (CHECKS[1]["code"], "solver"),
-        (CHECKS[1]["code"], "builder"),
+        (SHARED, "solver"),
+        (SHARED, "builder"),
     ):
         tokens = re.findall(r"\w+|[^\w\s]", secret)
         runs = [" ".join(tokens[i : i + 8]) for i in range(len(tokens) - 7)]
@@ -178,7 +185,7 @@ def test_a_world_its_checks_and_a_solution_become_a_proven_dataset(tmp_path: Pat
 
 
 WRONG_CHECK = [
-    {**CHECKS[0], "code": CHECKS[0]["code"].replace("== most", "== most - 1")},
+    {**CHECKS[0], "code": CHECKS[0]["code"].replace(" in ", " not in ")},
     *CHECKS[1:],
 ]
 WRONGS = [{"answer": one, "breaks": "most"} for one in WRONG]
@@ -193,7 +200,9 @@ def test_checks_that_refuse_what_is_right_are_mended_without_a_look_at_the_solut
     tmp_path: Path,
 ) -> None:
     wrong = [{"answer": one, "breaks": "most"} for one in WRONG]
-    summary, server = run(tmp_path / "ds", checker={"checks": WRONG_CHECK, "wrong": wrong})
+    summary, server = run(
+        tmp_path / "ds", checker={"checks": WRONG_CHECK, "shared": SHARED, "wrong": wrong}
+    )
     assert summary.kept == 1
     authored: Any = Dataset.open(tmp_path / "ds").manifest.funnel["authored"]
     assert authored[0]["amendments"] == ["gold: mended"]
@@ -273,7 +282,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "checks that accept everything": (
         {"checker": {"checks": LAX, "wrong": WRONGS}}, "the checker",
     ),
-    "too few wrong answers": ({"checker": {"checks": CHECKS, "wrong": []}}, "the checker"),
+    "too few wrong answers": (
+        {"checker": {"checks": CHECKS, "shared": SHARED, "wrong": []}}, "the checker",
+    ),
     "a check with a foreign import": (
         {"checker": {"checks": [FOREIGN, *CHECKS[1:]], "wrong": WRONGS}}, "the checker",
     ),
@@ -311,11 +322,31 @@ def test_no_bad_environment_is_kept(tmp_path: Path, case: str) -> None:
     assert not (tmp_path / "ds").exists()
 
 
+@pytest.mark.parametrize(
+    ("checks", "shared", "why"),
+    [
+        (LAX, SHARED, "nobody calls 'leaders'"),
+        (CHECKS, SHARED + "counts(None)\n", "functions alone"),
+        (CHECKS, SHARED.replace("leaders", "first"), "'first': it has that name already"),
+        (
+            CHECKS,
+            SHARED.replace("    return dict", "    import os\n    return dict"),
+            "imports 'os'",
+        ),
+        (CHECKS, "def", "shared is not valid Python"),
+    ],
+)
+def test_what_checks_may_not_share(checks: Any, shared: str, why: str) -> None:
+    world = World(files={}, rules=tuple((one["id"], one["text"]) for one in RULES))
+    given = HandedChecks.model_validate({"checks": checks, "shared": shared})
+    assert why in next(check_faults(given, world))
+
+
 def test_mended_checks_that_accept_what_was_refused_are_no_mend(tmp_path: Path) -> None:
     wrong = [{"answer": one, "breaks": "most"} for one in WRONG]
     found, server = run(
         tmp_path / "ds",
-        checker={"checks": WRONG_CHECK, "wrong": wrong},
+        checker={"checks": WRONG_CHECK, "shared": SHARED, "wrong": wrong},
         amender={"checks": LAX, "wrong": []},
     )
     assert isinstance(found, PipelineError)
