@@ -64,7 +64,8 @@ def _changes(
             alike[type(value), len(path), last].append((path, value))
             pools = [sorted({*one} - {value}) for one in columns if value and value in one]
             for pool in pools:
-                yield from ([(path, one)] for one in rand.sample(pool, min(3, len(pool))))
+                for text in rand.sample(pool, min(3, len(pool))):
+                    yield [(path, text)]
     for places in alike.values():
         for path, value in places:
             other, swapped = rand.choice(places)
