@@ -18,10 +18,10 @@ class Export(Command):
     """Export a dataset's tasks, or a run's episodes, to one file, or as a package that a trainer loads.
 
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
-    rows or probes. verifiers, trl, openenv and inspect are packages with the whole dataset inside
-    (docs/trainers.md). The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym,
-    multi-swe-bench) hold solutions, too. Of a run there is one record an episode (docs/trajectories.md);
-    openai-sft leaves out episodes that an error spoiled; the other formats mark them.
+    rows or probes. verifiers, trl, openenv and inspect are packages with the whole dataset inside,
+    harbor a folder of task folders (docs/trainers.md). The records of code tasks (swe-bench, swe-bench-live,
+    swe-rebench, swe-gym, multi-swe-bench) hold solutions, too. Of a run there is one record an episode
+    (docs/trajectories.md); openai-sft leaves out episodes that an error spoiled; the other formats mark them.
     """
 
     places = {"SOURCE": "source"}
@@ -40,8 +40,9 @@ class Export(Command):
     file: Path | None = None
     """Where to write, a file, or a package's folder; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
-    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), for code tasks
-    also swe-bench and others; of a run: messages (the default), openai-sft, atif, parquet."""
+    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), harbor (task
+    folders), for code tasks also swe-bench and others; of a run: messages (the default), openai-sft, atif,
+    parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False
@@ -83,7 +84,8 @@ class Export(Command):
 
     def _dataset(self, update: OnProgress, format: str) -> tuple[Path, dict[str, int]]:
         from envgen.environments.hosts import open_dataset
-        from envgen.integrations.exports import PACKAGES, write_package
+        from envgen.integrations.exports import FORMATS as FOLDERS
+        from envgen.integrations.exports import write_package
         from envgen.pipelines.code.export import export_records
         from envgen.pipelines.code.formats.registry import FORMATS
         from envgen.store.subset import export
@@ -95,13 +97,13 @@ class Export(Command):
             kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
             target = None if path == STDOUT else path
             return path, {"tasks": export(opened, target, kind, progress=update)}
-        if format in PACKAGES:
+        if format in FOLDERS:
             if self.file == STDOUT:
                 raise ConfigError(f"{format} is a folder", "name one with --out")
             path = self.file or Path(f"{name}-{format}")
             return path, {"tasks": write_package(opened, path, format, progress=update)}
         if format not in FORMATS:
-            known = f"one of jsonl, parquet, {', '.join(PACKAGES)}"
+            known = f"one of jsonl, parquet, {', '.join(FOLDERS)}"
             known += f"; for code tasks also {', '.join(FORMATS)}"
             raise ConfigError(f"unknown format {format!r}", known)
         if self.file == STDOUT:

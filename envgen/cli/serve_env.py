@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import out, remark, say
+from envgen.cli.console import STDOUT, out, remark, say
 from envgen.cli.records import write_json
+from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Whole
 from envgen.integrations.settings import EnvServerConfig
@@ -19,8 +20,8 @@ class ServeEnv(EnvServerConfig, Command):
     """Let agents and trainers elsewhere play a dataset's episodes, until Ctrl-C.
 
     One process speaks OpenEnv (WebSocket /ws; GenericEnvClient and verifiers' openenv taskset use it), MCP
-    (/mcp?session=NAME) and plain HTTP (POST /episodes). With --mcp stdio it serves the tools of one episode
-    to the program that started it, and tells the verdict on stderr when that one is done.
+    (/mcp?session=NAME) and plain HTTP (POST /episodes). With --mcp stdio or http it serves the tools of one
+    episode to one agent, with no way to its reward: that is what --json holds, from the start on.
     """
 
     places = {"DATASET": "dataset"}
@@ -28,7 +29,7 @@ class ServeEnv(EnvServerConfig, Command):
         "--task ID": "task_ids",
         "--family NAME": "families",
         "--allow-host NAME": "allow_hosts",
-        "--mcp stdio": "mcp",
+        "--mcp WHERE": "mcp",
         "--episode-seed N": "episode_seed",
     }
     examples = (
@@ -40,22 +41,32 @@ class ServeEnv(EnvServerConfig, Command):
 
     dataset: Path
     """A dataset folder, or package:NAME."""
-    mcp: Literal["stdio"] | None = None
-    """stdio: one episode on standard input and output, no port. None: a server."""
+    mcp: Literal["stdio", "http"] | None = None
+    """One episode, to one agent. stdio: on standard input and output, no port. http: /mcp behind --port, and
+    nothing else. None: a server."""
     episode_seed: Whole = Field(default=0, ge=0)
-    """With --mcp stdio: draws the episode's task, where --task names none or several."""
+    """With --mcp: draws the episode's task, where --task names none or several."""
 
     def execute(self) -> None:
         """Serve."""
         from envgen.integrations.server import EnvServer, serve_one
 
         if self.mcp:
-            if self.figures is not None and str(self.figures) == "-":
-                raise ConfigError("--json - is taken by the protocol", "name a file")
-            out.stderr = True  # standard output is the protocol's
-            verdict = serve_one(self.dataset, self.config(), self.episode_seed)
-            write_json(self.figures, verdict)
-            remark(f"task {verdict['task_id']}: done {verdict['done']}, reward {verdict['reward']}")
+            if self.figures == STDOUT:
+                raise ConfigError("--json - can't be written again and again", "name a file")
+            out.stderr = self.mcp == "stdio"  # standard output is the protocol's
+            told: dict[str, Any] = {}
+
+            def tell(verdict: dict[str, Any]) -> None:
+                if verdict != told:
+                    told.update(verdict)
+                    if self.figures is not None:
+                        _write(self.figures, pretty(verdict))
+
+            serve_one(
+                self.dataset, self.config(), self.episode_seed, tell, over=self.mcp, ready=say
+            )
+            remark(f"task {told['task_id']}: done {told['done']}, reward {told['reward']}")
             return
         server = EnvServer(self.dataset, self.config())
         if server.warning:
@@ -66,3 +77,11 @@ class ServeEnv(EnvServerConfig, Command):
         remark(f"serving {n} task{'s' * (n != 1)}; Ctrl-C stops it")
         server.run()
         remark("stopped")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that somebody may read at any time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.version import VERSION
+from envgen.integrations.harbor import write_harbor
 from envgen.integrations.sessions import Episodes
 from envgen.store.dataset import Dataset
 
@@ -204,6 +205,11 @@ PACKAGES: dict[str, Package] = {
 }
 
 
+FORMATS = (*PACKAGES, "harbor")
+NEED_A_SUBMIT_TOOL = ("trl", "harbor")
+"""Peers that read no answer but a tool's."""
+
+
 def write_package(
     dataset: Dataset,
     out: str | Path,
@@ -216,7 +222,7 @@ def write_package(
     Args:
         dataset: what is exported.
         out: a new folder.
-        format: one of ``PACKAGES``.
+        format: one of ``FORMATS``.
         progress: called with (done, total, what).
 
     Returns:
@@ -226,23 +232,22 @@ def write_package(
         ConfigError: if the form is unknown, or can't hold these tasks.
         StoreError: if the folder is there already, or can't be written.
     """
-    if format not in PACKAGES:
-        raise ConfigError(f"unknown format {format!r}", f"one of {', '.join(PACKAGES)}")
-    package, out = PACKAGES[format], Path(out)
+    if format not in FORMATS:
+        raise ConfigError(f"unknown format {format!r}", f"one of {', '.join(FORMATS)}")
+    out = Path(out)
     if out.exists():
         raise StoreError(f"{str(out)!r} exists already", "choose another folder with --out")
     episodes = Episodes(dataset)
-    if format == "trl":
-        _require_submit_tools(episodes)
-    names = _names(dataset, package)
+    if format in NEED_A_SUBMIT_TOOL:
+        _require_submit_tools(episodes, format)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             folder = Path(scratch) / "package"
-            shutil.copytree(dataset.path, folder / names["module"] / "dataset")
-            for path, text in {**package.files, "pyproject.toml": PYPROJECT}.items():
-                _write(folder / _filled(path, names), _filled(text, names))
-            _write(folder / "README.md", _readme(format, package, names, len(episodes)))
+            if format == "harbor":
+                write_harbor(dataset, episodes, folder, progress)
+            else:
+                _write_package(dataset, folder, format, len(episodes))
             folder.rename(out)
     except OSError as error:
         raise StoreError(
@@ -251,6 +256,15 @@ def write_package(
     if progress:
         progress(len(episodes), len(episodes), "")
     return len(episodes)
+
+
+def _write_package(dataset: Dataset, folder: Path, format: str, tasks: int) -> None:
+    package = PACKAGES[format]
+    names = _names(dataset, package)
+    shutil.copytree(dataset.path, folder / names["module"] / "dataset")
+    for path, text in {**package.files, "pyproject.toml": PYPROJECT}.items():
+        _write(folder / _filled(path, names), _filled(text, names))
+    _write(folder / "README.md", _readme(format, package, names, tasks))
 
 
 def _names(dataset: Dataset, package: Package) -> dict[str, str]:
@@ -297,10 +311,10 @@ def _readme(format: str, package: Package, names: Mapping[str, str], tasks: int)
     )
 
 
-def _require_submit_tools(episodes: Episodes) -> None:
+def _require_submit_tools(episodes: Episodes, format: str) -> None:
     for task_id in episodes.task_ids:
         if episodes.toolbox(task_id).submit is None:
             raise ConfigError(
-                f"task {task_id!r} takes plain text for an answer, which TRL's environments never see",
+                f"task {task_id!r} takes plain text for an answer, which {format} never sees",
                 "leave it out with `envgen filter`, or take another format",
             )

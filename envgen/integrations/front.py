@@ -113,6 +113,28 @@ class EnvFront:
             exception_handlers={HTTPException: _no_route},
         )
 
+    def agent_app(self, seat: Seat, tell: Callable[[Seat], None]) -> Starlette:
+        """The application for one agent: the tools of its episode at ``/mcp``, and no way to a reward.
+
+        ``tell`` is called after each request.
+        """
+
+        async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
+            self._require_welcome(HTTPConnection(scope))
+            try:
+                await self._door.handle(seat, scope, receive, send)
+            finally:
+                tell(seat)
+
+        return Starlette(
+            routes=[
+                Route("/health", self._health, methods=["GET"]),
+                Route("/mcp", _Asgi(mcp), methods=["GET", "POST", "DELETE"]),
+            ],
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: _no_route},
+        )
+
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         sweeper = asyncio.create_task(self._seats.sweep())

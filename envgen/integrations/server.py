@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from envgen.core.environ import secret
 from envgen.core.errors import MissingExtraError, install_hint
@@ -161,22 +161,50 @@ def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
     )
 
 
-def serve_one(dataset: str | Path, config: EnvServerConfig, seed: int) -> dict[str, Any]:
-    """Serve one episode's tools over MCP on standard input and output; where it ended.
+def serve_one(
+    dataset: str | Path,
+    config: EnvServerConfig,
+    seed: int,
+    tell: Callable[[dict[str, Any]], None],
+    *,
+    over: Literal["stdio", "http"] = "stdio",
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve one episode's tools over MCP, to one agent.
+
+    Args:
+        dataset: a folder or ``package:NAME``.
+        config: which episodes, port, limits.
+        seed: draws the task, where the configuration leaves several.
+        tell: called with where the episode stands: at the start, at the end, and after each request.
+        over: standard input and output, until the client closes them; or ``/mcp`` behind a port, until Ctrl-C
+            or SIGTERM.
+        ready: called with the URL, over http.
 
     Raises:
-        ConfigError: if there is no such task.
+        ConfigError: if there is no such task, or the port can't be had.
     """
     episodes = Episodes(dataset, config)
+    place = listen(config.host, config.port) if over == "http" else None
 
-    async def play() -> dict[str, Any]:
+    async def play() -> None:
         seats = Seats(episodes, most=1, idle_s=config.idle_s, threads=1)
         seat = seats.open()
         try:
             await seats.reset(seat, None, seed)
-            await serve_stdio(seats, seat)
-            return state(seat)
+            tell(state(seat))
+            if place is None:
+                await serve_stdio(seats, seat)
+            else:
+                app = EnvFront(seats, config, None).agent_app(seat, lambda one: tell(state(one)))
+                ready(f"http://{config.host}:{place.getsockname()[1]}/mcp")
+                await QuietServer(_uvicorn(app, config)).serve(sockets=[place])
+            tell(state(seat))
         finally:
             await seats.shut()
 
-    return asyncio.run(play())
+    try:
+        asyncio.run(play())
+    finally:
+        if place is not None:
+            place.close()
