@@ -125,27 +125,29 @@ class WorkerVerifierHost:
         return Zygote("verifier", backend=self.backend, layout=layout)
 
     def verify_many(
-        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
-    ) -> list[VerifierReply]:
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10,
+        *, bounded: bool = False,
+    ) -> list[VerifierReply]:  # fmt: skip
         """Judge all inputs in one worker.
 
         An input that kills it, or faults after others have been judged in it, is judged again as
-        the first of a fresh one: only a fault there is its own.
+        the first of a fresh one: only a fault there is its own. ``bounded`` breaks queries off after as many
+        steps as ``told_apart`` does, so that both say the same on every machine.
         """
         replies: list[VerifierReply] = []
         while len(replies) < len(inputs):
-            done, death = self._batch(source, inputs[len(replies) :], timeout_s)
+            done, death = self._batch(source, inputs[len(replies) :], timeout_s, bounded)
             replies += done
             if death is not None and not done:
                 replies.append(VerifierReply(None, death))
         return replies
 
     def _batch(
-        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float, bounded: bool
     ) -> tuple[list[VerifierReply], str | None]:
         """Replies until the worker dies or a later input faults, and how it died."""
         replies: list[VerifierReply] = []
-        zygote, number, channel = self._fork(source, timeout_s)
+        zygote, number, channel = self._fork(source, timeout_s, bounded)
         pairs = [self._pair() for _ in range(min(AHEAD, len(inputs)))]
         asked = self._asked(channel, inputs, pairs)
         try:
@@ -209,7 +211,7 @@ class WorkerVerifierHost:
         return [item.answer, str(self._inside / initial), str(self._inside / final)]
 
     def told_apart(
-        self, versions: Sequence[str], judged: Sequence[Judged], timeout_s: float = 60
+        self, versions: Sequence[str], judged: Sequence[Judged], timeout_s: float = 600
     ) -> list[bool | None]:
         """Whether each version of a verifier gives another verdict somewhere; None: not known.
 
@@ -242,10 +244,13 @@ class WorkerVerifierHost:
         known = apart[1:] if apart[:1] == [False] else []
         return [*known, *[None] * (len(versions) - 1 - len(known))]
 
-    def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
+    def _fork(self, source: str, timeout_s: float, bounded: bool) -> tuple[Zygote, int, Channel]:
         """A worker that judges by one source."""
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
-        return self._forked(timeout_s, {"key": key}, source)
+        request = {"key": key, "bounded": bounded}
+        if bounded:
+            request["cpu_s"] = 3600
+        return self._forked(timeout_s, request, source)
 
     def _forked(
         self, timeout_s: float, request: Mapping[str, Any], source: str | None = None

@@ -19,9 +19,10 @@ class Export(Command):
 
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
     rows or probes. verifiers, trl, openenv and inspect are packages with the whole dataset inside,
-    harbor a folder of task folders (docs/trainers.md). The records of code tasks (swe-bench, swe-bench-live,
-    swe-rebench, swe-gym, multi-swe-bench) hold solutions, too. Of a run there is one record an episode
-    (docs/trajectories.md); openai-sft leaves out episodes that an error spoiled; the other formats mark them.
+    harbor a folder of task folders, nemo a resources server (docs/trainers.md). The records
+    of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) hold solutions, too. Of a
+    run there is one record an episode (docs/trajectories.md); openai-sft leaves out episodes that an error
+    spoiled; the other formats mark them.
     """
 
     places = {"SOURCE": "source"}
@@ -40,9 +41,9 @@ class Export(Command):
     file: Path | None = None
     """Where to write, a file, or a package's folder; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
-    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), harbor (task
-    folders), for code tasks also swe-bench and others; of a run: messages (the default), openai-sft, atif,
-    parquet."""
+    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), harbor,
+    nemo (folders), for code tasks also swe-bench and others; of a run: messages (the default), openai-sft,
+    atif, parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False

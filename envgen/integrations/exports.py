@@ -17,6 +17,7 @@ from typing import NamedTuple
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.version import VERSION
 from envgen.integrations.harbor import write_harbor
+from envgen.integrations.nemo_export import write_nemo
 from envgen.integrations.sessions import Episodes
 from envgen.store.dataset import Dataset
 
@@ -205,7 +206,7 @@ PACKAGES: dict[str, Package] = {
 }
 
 
-FORMATS = (*PACKAGES, "harbor")
+FORMATS = (*PACKAGES, "harbor", "nemo")
 NEED_A_SUBMIT_TOOL = ("trl", "harbor")
 """Peers that read no answer but a tool's."""
 
@@ -246,6 +247,8 @@ def write_package(
             folder = Path(scratch) / "package"
             if format == "harbor":
                 write_harbor(dataset, episodes, folder, progress)
+            elif format == "nemo":
+                write_nemo(dataset, episodes, folder, _names(dataset))
             else:
                 _write_package(dataset, folder, format, len(episodes))
             folder.rename(out)
@@ -260,25 +263,32 @@ def write_package(
 
 def _write_package(dataset: Dataset, folder: Path, format: str, tasks: int) -> None:
     package = PACKAGES[format]
-    names = _names(dataset, package)
+    names = _package_names(dataset, package)
     shutil.copytree(dataset.path, folder / names["module"] / "dataset")
     for path, text in {**package.files, "pyproject.toml": PYPROJECT}.items():
         _write(folder / _filled(path, names), _filled(text, names))
     _write(folder / "README.md", _readme(format, package, names, tasks))
 
 
-def _names(dataset: Dataset, package: Package) -> dict[str, str]:
-    """What the templates are filled with."""
+def _names(dataset: Dataset) -> dict[str, str]:
+    """What all templates are filled with."""
     name = re.sub(r"[^a-z0-9]+", "-", dataset.manifest.name.lower()).strip("-") or "tasks"
     if not name[0].isalpha():
         name = f"tasks-{name}"
-    module, n = f"{name.replace('-', '_')}_env", len(dataset.tasks)
-    names = {
-        "module": module,
-        "distribution": f"{package.prefix}{module.replace('_', '-')}",
-        "version": "0.1.0",
+    n = len(dataset.tasks)
+    return {
+        "module": f"{name.replace('-', '_')}_env",
         "about": f"{n} proven task{'s' * (n != 1)} of the envgen dataset {dataset.manifest.name}",
         "client": "".join(word.capitalize() for word in name.split("-")) + "Env",
+    }
+
+
+def _package_names(dataset: Dataset, package: Package) -> dict[str, str]:
+    """What the templates of a Python package are filled with."""
+    names = _names(dataset)
+    names |= {
+        "distribution": f"{package.prefix}{names['module'].replace('_', '-')}",
+        "version": "0.1.0",
         "needs": ", ".join(json.dumps(one) for one in package.needs),
     }
     names["packages"] = ", ".join(json.dumps(_filled(one, names)) for one in package.packages)

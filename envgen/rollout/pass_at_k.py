@@ -41,10 +41,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """
     if not (1 <= k <= n and 0 <= c <= n):
         raise ValueError(f"pass@{k} can't be estimated from {c} of {n}")
-    if n - c < k:
-        return 1.0
-    # log of C(n - c, k) / C(n, k) as a sum of k logs: exact enough, and no huge integers.
-    return 0.0 - math.expm1(math.fsum(math.log1p(-c / (n - i)) for i in range(k)))
+    # A quotient of whole numbers is rounded once: pass@1 is c / n to the last bit, and a filter at 0.25 keeps
+    # 4 of 16. A sum of logs lies below it for 145 pairs of n <= 100.
+    ways = math.comb(n, k)
+    return (ways - math.comb(n - c, k)) / ways
 
 
 def pass_at_k_interval(n: int, c: int, k: int, confidence: float = 0.95) -> Interval:

@@ -18,12 +18,27 @@ from typing import Any
 toolbox = import_module("toolbox")
 
 STEPS = 50_000_000
-"""Steps of SQLite's machine after which a query is broken off: about a second."""
+"""Steps of SQLite's machine after which a query is broken off: about a second, the same on every machine."""
 PARAMETER = re.compile(r":([A-Za-z_]\w*)")
 
 Found = list[tuple[Any, ...]]
 Opened = tuple[Any, ...]
 """The addresses of a connection's databases."""
+
+
+def bounded(*given: Any, **options: Any) -> sqlite3.Connection:
+    """``sqlite3.connect``, for queries of ``STEPS`` at most."""
+    connection: sqlite3.Connection = sqlite3.connect(*given, **options)
+    connection.set_progress_handler(lambda: 1, STEPS)
+    return connection
+
+
+def stand_in(connect: Any) -> ModuleType:
+    """A ``sqlite3`` that opens databases by ``connect``."""
+    module = ModuleType("sqlite3")
+    vars(module).update(vars(sqlite3))
+    vars(module)["connect"] = connect
+    return module
 
 
 class Recalled:
@@ -72,10 +87,7 @@ class Memory:
 
     def module(self) -> ModuleType:
         """A ``sqlite3`` whose connections recall."""
-        stand_in = ModuleType("sqlite3")
-        vars(stand_in).update(vars(sqlite3))
-        vars(stand_in)["connect"] = lambda address, uri: Connection(self, address)
-        return stand_in
+        return stand_in(lambda address, uri: Connection(self, address))
 
     def keep(self) -> None:
         """Hold what was found since the last call for good."""
@@ -106,10 +118,9 @@ class Memory:
     def _connection(self, opened: Opened) -> sqlite3.Connection:
         if opened not in self._open:
             address, *attached = opened
-            connection = sqlite3.connect(address, uri=True)
+            connection = bounded(address, uri=True)
             for query, path in zip(attached[::2], attached[1::2], strict=True):
                 connection.execute(query, (path,))
-            connection.set_progress_handler(lambda: 1, STEPS)
             self._open[opened] = connection
         return self._open[opened]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -28,10 +29,13 @@ def add_source(key: str, source: str) -> None:
 def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
     """Judge ``[answer, initial, final]`` one by one, each in a fresh namespace of source ``key``.
 
-    Where the request counts ``probes``, tell versions of a source apart instead (``recall.serve``).
+    Where the request counts ``probes``, tell versions of a source apart instead (``recall.serve``). Where it
+    is ``bounded``, a query is broken off after ``recall.STEPS``.
     """
     if "probes" in request:
         recall.serve(pipe, request["probes"])
+    if request.get("bounded"):
+        sys.modules["sqlite3"] = recall.stand_in(recall.bounded)
     code = CODES[request["key"]]
     while True:
         pipe.send(toolbox.verdict(code, *pipe.recv()))

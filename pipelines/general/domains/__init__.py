@@ -25,6 +25,7 @@ DEMOS = ("rooms",)
 """Pages that teach one skill of one level, for training demos."""
 WRITTEN = (
     "climbing-gym-routes",
+    "coin-collection-identification",
     "food-bank-distribution",
     "train-platforming",
     "youth-camp-groups",

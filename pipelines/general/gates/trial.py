@@ -51,9 +51,9 @@ Calls = tuple[Call, ...]
 Verdict = tuple[str, ...] | None
 """Broken rules; None for a fault."""
 
-VERDICT_S = 60.0
-"""For a verdict of a mutant. With ten seconds, a busy machine took slow ones for told apart, and the evidence
-that it stored did not hold on a quiet one."""
+VERDICT_S = 600.0
+"""For a verdict of a mutant. What bounds it is the steps of its queries, the same on every machine: with
+seconds, a busy machine stored evidence that did not hold on a quiet one."""
 MOST_TWINS = 12
 """Re-seeds of an escalated task among which one is sought on which nothing must be escalated."""
 
@@ -372,7 +372,7 @@ class Trial:
 
     def verdicts(self, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
         """Judge each input by a verifier that may break."""
-        replies = self.hosts.verifier.verify_many(source, inputs, VERDICT_S)
+        replies = self.hosts.verifier.verify_many(source, inputs, VERDICT_S, bounded=True)
         return [None if r.fault or r.broken is None else tuple(sorted(r.broken)) for r in replies]
 
 
