@@ -126,6 +126,7 @@ def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]
             arguments = strict_loads(given_text or "{}", max_bytes=_MAX_BYTES)
         except JsonError as error:
             return _unusable(call_id, name, given_text), f"the arguments are a text that {error}"
+    arguments = {} if arguments is None else arguments  # how some servers say that there are none
     if not isinstance(arguments, dict):
         fault = f"the arguments must be an object, not {kind_of(arguments)}"
         return _unusable(call_id, name, dumps(arguments)), fault

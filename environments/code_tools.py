@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -230,6 +231,8 @@ class CodeTools:
 
     def _edit(self, path: str, content: str, arguments: dict[str, JsonValue]) -> ToolResult:
         old, new = str(arguments["old"]), str(arguments["new"])
+        if "\r\n" in content and "\n" not in content.replace("\r\n", ""):
+            old, new = (_CRLF.sub("\r\n", text) for text in (old, new))  # as the file has its lines
         times = content.count(old)
         if times != 1:
             code = "not_unique" if times else "not_found"
@@ -243,6 +246,9 @@ class CodeTools:
         """A file that can't be used, unless it is the sandbox that is dead: that is raised."""
         require_alive(self._sandbox)
         return ToolResult(error="no_file", message=str(error))
+
+
+_CRLF = re.compile(r"\r?\n")
 
 
 def _note(result: ShellResult, seconds: float) -> str:

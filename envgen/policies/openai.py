@@ -340,7 +340,10 @@ def _read_call(item: Any, fallback_id: str, taken: set[str]) -> ToolCall:
         return written_call(call_id, name, given)
     text = given if isinstance(given, str) else ""
     try:
-        arguments = json.loads(text) if text.strip() else {}
+        arguments = json.loads(text) if text.strip() else None
+        arguments = (
+            {} if arguments is None else arguments
+        )  # null: how some servers say that there are none
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):

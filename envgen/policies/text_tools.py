@@ -213,7 +213,7 @@ def _json_calls(text: str) -> list[WrittenCall]:
         if isinstance(arguments, str):
             calls.append(WrittenCall(item["name"], _object(arguments), arguments))
         else:
-            whole = arguments if isinstance(arguments, dict) else None
+            whole = _none_or_object(arguments)
             calls.append(WrittenCall(item["name"], whole, json.dumps(arguments)))
     return calls
 
@@ -223,7 +223,12 @@ def _object(text: str) -> dict[str, Any] | None:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return _none_or_object(value)
+
+
+def _none_or_object(value: Any) -> dict[str, Any] | None:
+    """Arguments as they were read: null says that there are none; None for what is no object."""
+    return value if isinstance(value, dict) else {} if value is None else None
 
 
 def _loose(text: str) -> Any:

@@ -22,7 +22,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Literal, Protocol
 
-import jinja2.sandbox
 import numpy as np
 from pydantic import Field
 
@@ -32,6 +31,7 @@ from envgen.core.limits import Label, Line
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget
+from envgen.policies.chat_templates import ChatTemplate
 from envgen.policies.conversations import Conversations
 from envgen.policies.http import Http, parse_json
 from envgen.policies.openai import api_key, require_price, wire_messages
@@ -48,7 +48,8 @@ class TokenConfig(OpenAIConfig):
     endpoint: Literal["generate", "completions"] = "generate"
     """vLLM only: ``completions`` works with servers older than 0.20, but gives no routed experts."""
     chat_template: Label | None = None
-    """Path of the model's Jinja chat template; SGLang needs it, vLLM renders by itself."""
+    """Path of the model's chat_template.jinja, with tokenizer_config.json beside it for special tokens, or of a
+    tokenizer_config.json that holds both; SGLang needs it, vLLM renders by itself."""
     logprobs_mode: Literal["raw", "processed"] | None = None
     """What the server's log-probabilities belong to (vLLM: ``--logprobs-mode``); None: the default."""
     routed_experts: bool = False
@@ -103,23 +104,16 @@ class VllmRenderer:
 class TemplateRenderer:
     """Renders with a local Jinja template and lets an SGLang server tokenize the text."""
 
-    def __init__(self, http: Http, model: str, template: str) -> None:
+    def __init__(self, http: Http, model: str, template: ChatTemplate) -> None:
         self._http = http
         self._model = model
-        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True
-        )
-        self._template = environment.from_string(template)
+        self._template = template
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool], *, generate: bool
     ) -> list[int]:
         """Template, then ``POST /tokenize``."""
-        text = self._template.render(
-            messages=wire_messages(messages, None),
-            tools=list(tools) or None,
-            add_generation_prompt=generate,
-        )
+        text = self._template.render(messages, tools, generate=generate)
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
         return _token_ids(self._http.post("/tokenize", body, parse_json))
 
@@ -287,13 +281,7 @@ def _renderer(config: TokenConfig, http: Http) -> Renderer:
                 "give chat_template: the path of the model's chat_template.jinja",
             )
         return VllmRenderer(http, config.model)
-    try:
-        template = Path(config.chat_template).read_text(encoding="utf-8")
-        return TemplateRenderer(http, config.model, template)
-    except (OSError, UnicodeDecodeError, jinja2.TemplateSyntaxError) as error:
-        raise ConfigError(
-            f"the chat template {config.chat_template!r} can't be read: {error}"
-        ) from error
+    return TemplateRenderer(http, config.model, ChatTemplate.read(Path(config.chat_template)))
 
 
 def _token_ids(reply: dict[str, Any]) -> list[int]:

@@ -184,3 +184,10 @@ def test_check_env_catches_a_broken_environment(
 ) -> None:
     with pytest.raises(ContractError, match=what):
         check_env(broken(tiny, backend="inline"))
+
+
+@pytest.mark.parametrize("arguments", [None, "null", " null ", ""])
+def test_null_arguments_are_none(arguments: Any) -> None:
+    parsed = parse_action(json.dumps({"tool_calls": [{"name": "x", "arguments": arguments}]}))
+    assert parsed.faults == (None,)
+    assert parsed.message.tool_calls[0].arguments == {}

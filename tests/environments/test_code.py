@@ -157,6 +157,9 @@ def test_tools_refuse_what_they_must(env: CodeEnv) -> None:
     assert call(env, "view", path="nowhere.py")["error"] == "no_file"
     assert call(env, "edit", path="setup.cfg", old="absent", new="")["error"] == "not_found"
     assert call(env, "edit", path="tests/test_cart.py", old="cart", new="")["error"] == "not_unique"
+    bash(env, r"printf 'a\r\nb\r\nc\r\n' > lines")
+    assert call(env, "edit", path="lines", old="a\nb", new="a\nx\ny")["line"] == 1
+    assert bash(env, "cat lines") == "a\r\nx\r\ny\r\nc\r\n"
     assert call(env, "view", path="src")["error"] == "no_file"
     bash(env, r"printf '\xff' > binary; ln -s /etc/passwd link")
     assert call(env, "view", path="binary")["error"] == "no_file"

@@ -47,16 +47,21 @@ def test_native_calls_reasoning_and_usage() -> None:
     reply = chat(
         "ok",
         reasoning_content="hm",
-        tool_calls=[call("f", '{"x": 1}'), call("g", "not json", "b"), call("h", "", "a")],
+        tool_calls=[
+            call("f", '{"x": 1}'),
+            call("g", "not json", "b"),
+            call("h", "", "a"),
+            call("i", "null", "d"),
+        ],
     )
     with ModelServer([reply]) as server:
         got = ask(policy(server, price=Price(prompt=1.0, completion=10.0)))
         sent = server.generations[0]
     assert got.message.content == "ok"
     assert got.message.reasoning == "hm"
-    assert [c.arguments for c in got.message.tool_calls] == [{"x": 1}, None, {}]
+    assert [c.arguments for c in got.message.tool_calls] == [{"x": 1}, None, {}, {}]
     assert got.message.tool_calls[1].arguments_text == "not json"
-    assert len({c.id for c in got.message.tool_calls}) == 3
+    assert len({c.id for c in got.message.tool_calls}) == 4
     assert (got.usage.prompt_tokens, got.usage.completion_tokens) == (100, 10)
     assert got.usage.cost_usd == pytest.approx(200e-6)
     assert not got.usage.estimated

@@ -36,6 +36,7 @@ ONE = [("f", {"x": 1, "y": "a"})]
             "",
             ONE,
         ),
+        ('<tool_call>{"name": "f", "arguments": null}</tool_call>', "", [("f", {})]),
         ('```json\n{"name": "Ann", "arguments": {}}\n```', None, []),
         ('{"city": "Arden"}', None, []),
     ],
