@@ -48,8 +48,8 @@ class TokenConfig(OpenAIConfig):
     endpoint: Literal["generate", "completions"] = "generate"
     """vLLM only: ``completions`` works with servers older than 0.20, but gives no routed experts."""
     chat_template: Label | None = None
-    """Path of the model's chat_template.jinja, with tokenizer_config.json beside it for special tokens, or of a
-    tokenizer_config.json that holds both; SGLang needs it, vLLM renders by itself."""
+    """Path of the model's chat_template.jinja, with tokenizer_config.json beside it for special tokens, or of
+    a tokenizer_config.json that holds both; SGLang needs it, vLLM renders by itself."""
     logprobs_mode: Literal["raw", "processed"] | None = None
     """What the server's log-probabilities belong to (vLLM: ``--logprobs-mode``); None: the default."""
     routed_experts: bool = False
