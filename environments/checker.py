@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
 from typing import TypeGuard
 
 from pydantic import JsonValue
@@ -332,7 +334,7 @@ class Quotable:
     """The words and numbers that a solution may quote: the prompt's, the tools', the schema's.
 
     A number may be quoted in another unit than the prompt's: 12.50 as 1250, 09:30 as 570 minutes,
-    2 hours as 120 minutes.
+    2 hours as 120 minutes; a date that it writes out (13 June 2025, June 13, 2025) as 2025-06-13.
     """
 
     def __init__(self, prompt: str, tools: Sequence[ToolSpec], schema: Schema | None) -> None:
@@ -340,6 +342,7 @@ class Quotable:
         leaves = [leaf for value in (*specs, schema) for leaf in _leaves(value)]
         self._words = {leaf for leaf in leaves if isinstance(leaf, str)} | FREE_TEXTS
         self._texts = "\n".join([prompt, *sorted(self._words)])
+        self._words |= set(dates_in(self._texts))
         self._numbers = {leaf for leaf in leaves if isinstance(leaf, int | float)}
         self._numbers |= set(numbers_in(self._texts))
 
@@ -354,6 +357,26 @@ class Quotable:
     def number(self, value: int | float) -> bool:
         """Whether a number occurs, or is a small integer."""
         return (isinstance(value, int) and abs(value) <= FREE_INT) or value in self._numbers
+
+
+_MONTHS = (
+    "january february march april may june july august september october november december".split()
+)
+_MONTH = "|".join(f"{one[:3]}(?:{one[3:]})?" for one in _MONTHS)
+_DATE = re.compile(
+    rf"\b(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{_MONTH})\.?,? (?P<y1>\d{{4}})"
+    rf"|(?P<m2>{_MONTH})\.? (?P<d2>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y2>\d{{4}}))\b",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def dates_in(text: str) -> Iterator[str]:
+    """The dates that a text writes out in English, as ISO 8601 writes them."""
+    for match in _DATE.finditer(text):
+        day, month, year = (match[f"{part}1"] or match[f"{part}2"] for part in "dmy")
+        starts = [one[:3] for one in _MONTHS]
+        with suppress(ValueError):  # no day of the calendar
+            yield date(int(year), starts.index(month[:3].lower()) + 1, int(day)).isoformat()
 
 
 def numbers_in(text: str) -> Iterator[int | float]:

@@ -5,7 +5,7 @@ import time
 import pytest
 from tiny_dataset import TOOLS, tiny_tasks
 
-from envgen.environments.checker import check_solution, numbers_in
+from envgen.environments.checker import check_solution, dates_in, numbers_in
 
 PROMPT = "Find a hotel in Hangzhou below 450. Breakfast ends at 09:30; keep 12.50 in cash."
 
@@ -264,3 +264,16 @@ def test_numbers_may_be_quoted_in_the_units_of_the_tools() -> None:
     found = set(numbers_in("1,250.50 yuan before 09:30, 2 hours 15, at most 450"))
     assert {125050, 1250.5, 570, 135, 450, 45000, 120} <= found
     assert 451 not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "dates"),
+    [
+        ("Today is 13 June 2025.", ["2025-06-13"]),
+        ("from June 3rd, 2025 to the 1st of Sept. 2025", ["2025-06-03"]),
+        ("5 May 2024 and December 31 2024", ["2024-05-05", "2024-12-31"]),
+        ("31 February 2025, 3 Octobers 2025, 13 June 20255, marching 3, 2025", []),
+    ],
+)
+def test_dates_that_a_text_writes_out(text: str, dates: list[str]) -> None:
+    assert list(dates_in(text)) == dates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pydantic import JsonValue
 
@@ -18,6 +18,7 @@ from envgen.pipelines.general.semantics.rewrite import unstated
 from envgen.pipelines.general.space.answers import count
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import parse, prompt
+from envgen.store.sqlite_files import snapshot
 
 COUNT_CAP = 200_000
 
@@ -171,7 +172,7 @@ def leaks(trial: Trial) -> GateResult:
         found = match_layout(problem.layout, trial.gold.answer) or {}
         public = {slot.name for slot in problem.slots if isinstance(slot.domain, Choice)}
         values = [value for name, value in found.items() if name not in public]
-    options = set() if problem is not None else set(_options(draft.submit_schema))
+    options = set() if problem is not None else set(_options(draft.submit_schema, _cells(trial)))
     tokens = {token for value in values for token in _texts(value)} - options
     leaked = sorted(t for t in tokens if re.search(rf"(?<!\w){re.escape(t)}(?!\w)", text))
     if not tokens:
@@ -179,15 +180,46 @@ def leaks(trial: Trial) -> GateResult:
     return outcome("leaks", not leaked, len(tokens), reason=f"given away: {leaked[:3]}")
 
 
-def _options(schema: JsonValue) -> list[str]:
-    """The texts among which a schema has one choose."""
+def _cells(trial: Trial) -> set[str]:
+    """All texts of the database."""
+    tables = snapshot(trial.database).tables.values()
+    return {cell for rows in tables for row in rows for cell in row if isinstance(cell, str)}
+
+
+def _options(schema: JsonValue, cells: Collection[str]) -> list[str]:
+    """The texts among which a schema has one choose: of an enum, or of branches.
+
+    A text beside a branch that takes others, too (a date or "none"), is one only if it is no value of the
+    database: else a schema could name the answer that way.
+    """
     if isinstance(schema, list):
-        return [text for item in schema for text in _options(item)]
+        return [text for item in schema for text in _options(item, cells)]
     if not isinstance(schema, dict):
         return []
     listed = schema.get("enum")
-    own = listed if isinstance(listed, list) and len(listed) > 1 else []
-    return [one for one in own if isinstance(one, str)] + _options(list(schema.values()))
+    found = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    found = found if len(found) > 1 else []
+    for name in ("anyOf", "oneOf"):
+        branches = schema.get(name)
+        if isinstance(branches, list) and len(branches) > 1:
+            told = [text for branch in branches for text in _fixed(branch)]
+            closed = len(told) > 1 and all(_fixed(branch) for branch in branches)
+            found += told if closed else [text for text in told if text not in cells]
+    return found + _options(list(schema.values()), cells)
+
+
+def _fixed(branch: JsonValue) -> list[str]:
+    """The texts that are all that a branch takes, for itself or for one of its properties."""
+    if not isinstance(branch, dict):
+        return []
+    listed, parts = branch.get("enum"), branch.get("properties")
+    own = [*(listed if isinstance(listed, list) else []), branch.get("const")]
+    inner = [
+        text
+        for part in (parts.values() if isinstance(parts, dict) else ())
+        for text in _fixed(part)
+    ]
+    return [one for one in own if isinstance(one, str)] + inner
 
 
 def _texts(value: JsonValue) -> list[str]:

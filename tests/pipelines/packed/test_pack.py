@@ -401,6 +401,26 @@ def test_options_of_the_schema_are_told_and_give_nothing_away(folder: Path) -> N
     assert packed(folder).written
 
 
+@pytest.mark.parametrize(
+    ("branches", "told"),
+    [
+        ([{"const": f"C-100{n}"} for n in range(1, 6)], True),
+        # A value of the database beside whatever else: the schema would give the answer away.
+        ([*({"const": f"C-100{n}"} for n in range(1, 6)), {"type": "string"}], False),
+    ],
+)
+def test_what_a_choice_of_constants_tells(
+    folder: Path, branches: list[dict[str, str]], told: bool
+) -> None:
+    prompt = "Submit one of the cards C-1001 to C-1005, and how many of its loans are overdue.\n"
+    only(folder, READS)
+    write(f"{TASK}/prompt.md", prompt)(folder)
+    cards = json.dumps({"anyOf": branches})
+    replace(f"{TASK}/submit.json", '"card": {"type": "string"}', f'"card": {cards}')(folder)
+    (found,) = packed(folder).tasks
+    assert [one.gate for one in found.failures] == ([] if told else ["leaks"])
+
+
 def test_a_task_without_a_solution_says_so(folder: Path) -> None:
     (only(folder, READS) / TASK / "solution.py").unlink()
     summary = packed(folder)
