@@ -36,6 +36,13 @@ IMPORTS = frozenset(
     "collections datetime decimal fractions functools itertools json math re sqlite3 statistics".split()
 )
 """What checks may import."""
+FORM = """
+The answer is JSON that fits this schema:
+```json
+{schema}
+```
+"""
+"""Ends each prompt: agents see no schema but what they are told."""
 NO_VERIFIER = 'def verify(answer, initial, final):\n    return ["nobody has written the checks"]\n'
 """Stands in the folder while there is no verifier."""
 
@@ -149,8 +156,9 @@ def write_folder(
     task.mkdir(parents=True)
     for name in ("tools.py", "database.sql", "policy.md"):
         (folder / name).write_text(world.files[name], "utf-8")
-    for name in ("prompt.md", "submit.json"):
-        (task / name).write_text(world.files[name], "utf-8")
+    (task / "submit.json").write_text(world.files["submit.json"], "utf-8")
+    form = FORM.format(schema=_short(world.files["submit.json"]))
+    (task / "prompt.md").write_text(f"{world.files['prompt.md'].strip()}\n{form}", "utf-8")
     (task / "verifier.py").write_text(verifier, "utf-8")
     (task / "task.json").write_text('{"any_rows": true}', "utf-8")
     if answers:
@@ -164,6 +172,14 @@ def write_folder(
         "licence": "CC0-1.0",
     }
     (folder / "environment.json").write_text(json.dumps(settings), "utf-8")
+
+
+def _short(schema: str) -> str:
+    """A schema without line breaks, if it is JSON; whoever reads the folder tells if not."""
+    try:
+        return json.dumps(json.loads(schema), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return schema.strip()
 
 
 def write_code(folder: Path, category: Category, found: CodeRun) -> None:
@@ -263,14 +279,13 @@ def verify(answer, initial, final):
 
 
 def shown(folder: EnvironmentFolder) -> str:
-    """What agents are told, and what may be submitted."""
+    """What agents are told."""
     (task,) = folder.tasks
     tools = "\n".join(dumps(one.model_dump(mode="json", exclude_none=True)) for one in folder.tools)
     return "\n\n".join(
         (
             f"Policy: {folder.policy_text}",
             f"Task: {task.prompt}",
-            f"Answer: {dumps(task.submit_schema)}",
             f"Tools:\n{tools}",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -105,7 +106,8 @@ def read_folder(path: Path) -> EnvironmentFolder:
     _check_names(names)
     settings = _settings(path / "environment.json", EnvironmentSettings)
     source = _text(path / "tools.py", "the functions that agents call")
-    tasks = tuple(_task(folder) for folder in sorted((path / "tasks").glob("*")))
+    policy = _text(path / "policy.md") if (path / "policy.md").exists() else ""
+    tasks = tuple(_task(folder, policy) for folder in sorted((path / "tasks").glob("*")))
     if not tasks:
         raise ConfigError(
             f"{str(path)!r} holds no task", "write tasks/<name>/prompt.md, submit.json, verifier.py"
@@ -115,7 +117,7 @@ def read_folder(path: Path) -> EnvironmentFolder:
         settings=settings,
         tools=_tools(path, source),
         tools_source=source,
-        policy_text=_text(path / "policy.md") if (path / "policy.md").exists() else "",
+        policy_text=policy,
         database=_database(path),
         tasks=tasks,
     )
@@ -170,7 +172,7 @@ def _tools(path: Path, source: str) -> tuple[ToolSpec, ...]:
     return specs
 
 
-def _task(folder: Path) -> TaskFolder:
+def _task(folder: Path, policy: str) -> TaskFolder:
     where = f"tasks/{folder.name}"
     schema = _json(_file(folder / "submit.json", f"the JSON Schema of an answer of {where}"))
     if not isinstance(schema, dict):
@@ -179,6 +181,11 @@ def _task(folder: Path) -> TaskFolder:
     prompt = _text(folder / "prompt.md", "what the agent is asked")
     if not prompt.strip():
         raise ConfigError(f"{where}/prompt.md is empty", "say what the agent is asked")
+    if untold := [name for name in _names(schema) if name not in prompt and name not in policy]:
+        raise ConfigError(
+            f"{where}/submit.json asks for {untold[0]!r}, and prompt.md does not say so",
+            "agents see the prompt and not the schema: say what the answer looks like",
+        )
     solution = folder / "solution.py"
     return TaskFolder(
         id=folder.name,
@@ -189,6 +196,19 @@ def _task(folder: Path) -> TaskFolder:
         answers=_settings(folder / "answers.json", Answers),
         settings=_settings(folder / "task.json", TaskSettings),
     )
+
+
+def _names(schema: JsonValue) -> Iterator[str]:
+    """The names of all required properties of a schema."""
+    if isinstance(schema, dict):
+        required = schema.get("required")
+        if isinstance(schema.get("properties"), dict) and isinstance(required, list):
+            yield from (name for name in required if isinstance(name, str))
+        for value in schema.values():
+            yield from _names(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _names(value)
 
 
 def _usable(schema: Schema, what: str) -> None:

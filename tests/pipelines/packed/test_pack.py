@@ -179,6 +179,10 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no verifier": (lambda f: (f / TASK / "verifier.py").unlink(), "verifier.py is missing"),
     "no prompt": (write(f"{TASK}/prompt.md", " \n"), "prompt.md is empty"),
     "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "not a JSON Schema"),
+    "a form that is not told": (
+        write(f"{TASK}/submit.json", '{"properties": {"zeta": {}}, "required": ["zeta"]}'),
+        "asks for 'zeta'",
+    ),
     "no JSON": (write(f"{TASK}/submit.json", "{"), "is not valid JSON"),
     "NaN": (write(f"{TASK}/answers.json", '{"wrong": [NaN]}'), "NaN"),
     "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "not UTF-8"),
