@@ -31,6 +31,7 @@ from pydantic import JsonValue
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, EnvgenError
 from envgen.core.types import GateStatus, Usage
+from envgen.environments.checker import BUILTINS, METHODS
 from envgen.pipelines.author.code_folder import (
     IMPORTS,
     NO_VERIFIER,
@@ -318,7 +319,10 @@ class CodeAuthors:
 
         folder = self._folder(world)
         with closing(Playing(folder, self.backend)) as playing:
-            prompt = SOLVER.format(shown=shown(folder), submissions=self.config.submissions)
+            prompt = SOLVER.format(
+                shown=shown(folder), submissions=self.config.submissions,
+                methods=" ".join(sorted(METHODS)), builtins=" ".join(sorted(BUILTINS)),
+            )  # fmt: skip
             run = self._talk("solve", prompt, playing.tools, HandedSolution, accept)
         if done:
             return done[-1], ""

@@ -18,11 +18,14 @@ stays):
 - tools.py: the functions that agents call, standard library only. Each is def name(db, *, argument: type,
   ...), db a sqlite3.Connection, types str, int, float, bool, list[...] or Literal[...], with a docstring
   that tells agents what it does and returns, and an Args: section. What an agent may do wrong is raise
-  ToolError("code", "message"); `class ToolError(Exception)` is defined in the file. Names with a leading
-  underscore are no tools.
+  ToolError("code", "message"), the code first; `class ToolError(Exception)` is defined in the file. Names
+  with a leading underscore are no tools.
 - database.sql: CREATE TABLE and INSERT INTO; 2 to 6 tables that refer to each other, 5 to 60 rows each.
+  Checks and solutions are tried on other rows, too: columns shuffled, values equal or a step off, all that
+  primary and foreign keys, NOT NULL, UNIQUE and CHECK allow. Declare what must hold.
 - prompt.md: the task. policy.md: rules that stand above it (may be empty).
-- submit.json: the JSON Schema of the answer, as narrow as can be (additionalProperties false).
+- submit.json: the JSON Schema of the answer, as narrow as can be (additionalProperties false, enum and format
+  rather than pattern, which is not checked). It is written at the end of the prompt.
 
 - The task is hard for what makes the category hard: facts must be gathered by many calls, and rules tie
   them together. No tool answers it, and none filters by its rules. It has few right answers, best a
@@ -50,7 +53,9 @@ takes
   schema; `before` and `after` are read-only sqlite3 connections to the database at the start and at the
   end. A check works out by itself what is right, from the rows: it never compares with an answer that you
   know, and holds for other rows of the same tables, too. Imports go inside functions, of {imports}
-  alone. It keeps no state, never raises on an answer that fits the schema, and takes well under a second.
+  alone. It keeps no state, and takes well under a second. It never raises: neither on an answer that fits the
+  schema, nor on rows that the tables' keys, NOT NULL and CHECK allow (a value that is missing, a name that no
+  row has, a circle). Where the rules name no right answer there, it returns False.
 - shared: the source of functions that several checks call, such as those that read rows; each stands here
   once, and no check repeats it.
   Checks and shared are the least code that decides the rules: small faults are planted in them (a
@@ -70,13 +75,13 @@ Solve this task with a program, as an agent could: it calls the tools, and nothi
 
 You may call the tools yourself, on a copy of the database. Then end with hand_in: `solution`, the source
 of def solve() in a small Python: the tools are plain names in it; def, return, assignment, if, for,
-while, break, continue, comprehensions, lambda, arithmetic, methods of lists, dicts, sets and texts, pure
-builtins, and date_add days_between minutes weekday combinations permutations product. No imports,
-classes, try, with, annotations, names that begin with _, and no constants but small whole numbers and
-texts that stand in the task, the tools' texts or the schema. A tool's error comes back as {{"error":
-code, "message": text}}. solve() returns the answer. It is run on the real database and on others like it
-(values shuffled, equal, one more or one less): where no answer is right, it returns None. If what the task
-needs can be found out by no call, hand in `missing` alone: a tool may then be added.
+while, break, continue, comprehensions, lambda, arithmetic, the methods {methods}, the builtins {builtins},
+and date_add days_between minutes weekday combinations permutations product. No imports, classes, try, with,
+annotations, names that begin with _, and no constants but small whole numbers and texts that stand in the
+task, the tools' texts or the schema (a date that is written out there as YYYY-MM-DD). A tool's error comes
+back as {{"error": code, "message": text}}. solve() returns the answer. It is run on the real database and on
+others like it (values shuffled, equal, one more or one less): where no answer is right, it returns None. If
+what the task needs can be found out by no call, hand in `missing` alone: a tool may then be added.
 You may hand in {submissions} times."""
 
 AUGMENT = """\
