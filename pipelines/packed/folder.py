@@ -242,9 +242,10 @@ def _file(path: Path, what: str) -> Path:
 
 
 def _text(path: Path, what: str = "") -> str:
-    content = _file(path, what).read_bytes()
+    with _file(path, what).open("rb") as file:
+        content = file.read(MAX_TEXT + 1)  # its size may be a lie, or grow
     if len(content) > MAX_TEXT:
-        raise ConfigError(f"{path.name} is larger than {MAX_TEXT} bytes")
+        raise ConfigError(f"{path.name} is larger than {MAX_TEXT} bytes", "write less into it")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -303,6 +303,10 @@ def _fair(task: OpenTask, params: Params, query: Query) -> bool:
     )
 
 
+MAX_JSON = 1_000_000
+"""Characters of a page as JSON: that of a page of ``MAX_PAGE`` bytes of TOML is shorter."""
+
+
 @lru_cache(maxsize=64)
 def tasks_from(text: str) -> Tasks:
     """Read a page, a JSON text, into its ``Tasks``; kept, since reading takes a while.
@@ -310,6 +314,8 @@ def tasks_from(text: str) -> Tasks:
     Raises:
         ConfigError: if the text is no page.
     """
+    if len(text) > MAX_JSON:
+        raise ConfigError(f"the page is longer than {MAX_JSON} characters", "no page is")
     try:
         return Tasks(Domain.model_validate_json(text))
     except ValidationError as error:

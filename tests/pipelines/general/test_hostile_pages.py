@@ -234,6 +234,13 @@ def test_a_hostile_page_is_refused_when_it_is_read(name: str) -> None:
     assert time.process_time() - started < 20
 
 
+def test_a_page_that_is_too_long_is_not_read() -> None:
+    page = source()
+    page["title"] = "x" * 2_000_000
+    with pytest.raises(ConfigError, match="the page is longer than 1000000 characters"):
+        tasks_from(json.dumps(page))
+
+
 def test_there_are_many_attacks() -> None:
     assert len(ATTACKS) >= 70
     tasks_from(json.dumps(changed("title", "As it was, with macros that nobody calls")))

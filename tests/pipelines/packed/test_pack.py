@@ -186,6 +186,10 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no JSON": (write(f"{TASK}/submit.json", "{"), "is not valid JSON"),
     "NaN": (write(f"{TASK}/answers.json", '{"wrong": [NaN]}'), "NaN"),
     "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "not UTF-8"),
+    "a file without end": (
+        lambda f: os.truncate(f / TASK / "prompt.md", 40 << 30),
+        "is larger than",
+    ),
     "no task": (lambda f: shutil.rmtree(f / "tasks"), "holds no task"),
     "a level": (write(f"{TASK}/task.json", '{"level": 11}'), "level"),
     "no SQL": (write("database.sql", "CREATE TABEL x"), "database.sql fails"),
