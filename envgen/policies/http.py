@@ -50,6 +50,8 @@ class HttpConfig(Record):
     base_url: Line
     timeout_s: float = Field(default=300.0, gt=0)
     """Longest silence of the server before a request counts as dropped."""
+    reply_s: float = Field(default=3600.0, gt=0)
+    """Longest that one reply may take in all; a server that sends a little now and then ends it so."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
     max_retries: int = Field(default=6, ge=0)
     backoff_s: float = Field(default=0.5, gt=0)
@@ -75,6 +77,8 @@ class Waiter:
         self.deadline = deadline
         self.cancel = cancel
         self.silence_s = silence_s
+        self.until = float("inf")
+        """When the reply that is being read has taken too long in all."""
 
     def check(self) -> None:
         """Raise if the caller gave up or the deadline has passed."""
@@ -82,6 +86,11 @@ class Waiter:
             raise CancelledPolicyError("the request was cancelled")
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise DeadlineExceededError("the model server gave no reply before the deadline")
+        if time.monotonic() >= self.until:
+            raise PolicyError(
+                "the model server began a reply and did not end it in time",
+                "look what it sends, or raise reply_s",
+            )
 
     def sleep(self, seconds: float) -> None:
         """Wait, but not past the deadline or a cancel."""
@@ -233,6 +242,7 @@ class Http:
         waiter: Waiter,
     ) -> T:
         _current.waiter = waiter
+        waiter.until = time.monotonic() + self._config.reply_s
         limits = {"connect": self._config.connect_timeout_s, "write": 60.0, "pool": 60.0}
         if waiter.deadline is not None:
             left = max(0.001, waiter.deadline - time.monotonic())
@@ -253,6 +263,7 @@ class Http:
             raise TransientError(f"{type(error).__name__}: {error}") from error
         finally:
             _current.waiter = None
+            waiter.until = float("inf")
 
     def _url(self, path: str) -> str:
         if path.startswith("/"):

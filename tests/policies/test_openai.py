@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -391,6 +393,38 @@ def test_a_hanging_server_costs_the_deadline() -> None:
 def test_silence_counts_as_dropped() -> None:
     with ModelServer([Hang(), chat("fine")]) as server:
         assert ask(policy(server, timeout_s=0.2)).message.content == "fine"
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: still here\n\n",
+    ],
+    ids=["1xx", "comments"],
+)
+def test_a_reply_that_drips_for_ever_is_given_up(drop: bytes) -> None:
+    def drip() -> None:
+        connection, _ = door.accept()
+        with connection, suppress(OSError):
+            connection.sendall(drop)
+            while not gone.wait(0.05):
+                connection.sendall(drop if b"100" in drop else b": still here\n\n")
+
+    gone = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{door.getsockname()[1]}/v1"
+            config = OpenAIConfig(base_url=url, model="m", stream=True, reply_s=0.5)
+            start = time.monotonic()
+            with pytest.raises(PolicyError, match="did not end it in time"):
+                ask(OpenAIPolicy(config))
+            assert time.monotonic() - start < 5
+        finally:
+            gone.set()
+            thread.join()
 
 
 def test_cancel_ends_a_request_and_a_wait() -> None:
