@@ -8,6 +8,11 @@ from envgen.core.patches import split_patch
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]{5,}")
 _CODE = re.compile(r"[(\[{=;]|\breturn\b|\braise\b|=>|->")
+_MADE = re.compile(
+    r"\b(?:def|class|function|func|fn|var|let|const|for|type|struct|import|as)\s+\*?([A-Za-z_$][\w$]*)"
+    r"|^\s*([A-Za-z_$][\w$]*)\s*(?::=|=(?![=>]))"
+)
+"""What a line of a test makes itself: a function or a variable. An argument by name is none."""
 MIN_LINE_CHARS = 20
 
 
@@ -39,13 +44,17 @@ def leaks(statement: str, gold_patch: str, test_patch: str = "") -> tuple[str, .
 
 
 def untold(statement: str, gold_patch: str, test_patch: str) -> tuple[str, ...]:
-    """Names that the fix introduces, its tests use, and the statement does not tell.
+    """Names that the fix introduces, its tests use without making them, and the statement does not tell.
 
-    Who can't know them can't pass tests that don't even build without them.
+    Who can't know them can't pass the tests: where a language says nothing about a name that is missing, as
+    JavaScript about a property, they build all the same.
     """
     added, before = _lines(gold_patch)
     wanted, kept = _lines(test_patch)
     known = _names("\n".join((*before, *kept, statement)))
+    known |= {
+        name for line in wanted for match in _MADE.finditer(line) for name in match.groups() if name
+    }
     return tuple(sorted((_names("\n".join(added)) & _names("\n".join(wanted))) - known))
 
 

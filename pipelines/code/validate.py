@@ -151,15 +151,16 @@ class _Prover:
         )
 
     def _check_names(self, comparison: PatchEffect) -> None:
-        """Refuse tests that build only with names which nobody was told."""
-        kinds = {comparison.kinds.get(name) for name in comparison.fail_to_pass}
-        if kinds == {Kind.NOT_BUILT}:
-            one = self.instance
-            if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
+        """Refuse tests that pass only with names which nobody was told."""
+        one = self.instance
+        if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
+            kinds = {comparison.kinds.get(name) for name in comparison.fail_to_pass}
+            message = "the tests use names that the fix introduces and the statement does not tell"
+            if kinds == {Kind.NOT_BUILT}:
                 message = (
                     "no fail-to-pass test builds without names that the statement does not tell"
                 )
-                raise RejectedError(Reason.STATEMENT, f"{message}: {_listed(names)}")
+            raise RejectedError(Reason.STATEMENT, f"{message}: {_listed(names)}")
 
     def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Those that a runner may be given: it refuses data, and what the test patch takes away."""

@@ -33,6 +33,27 @@ def test_names_that_only_tests_and_fix_know_are_untold() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("expect(titleCase('a b')).toBe('A B')", ("titleCase",)),
+        ("const titleCase = 3", ()),  # the test's own
+        ("    title_case = make()", ()),
+        ("def title_case(x):", ()),
+        ("for title_case in rows:", ()),
+        ("check(title_case=True)", ("title_case",)),  # an argument by name is the fix's
+        ("assert title_case == 3", ("title_case",)),
+    ],
+)
+def test_a_name_that_a_test_makes_itself_need_not_be_told(
+    line: str, names: tuple[str, ...]
+) -> None:
+    """As in unjs/scule: the statement names another function than the tests import."""
+    gold = GOLD.replace("func (r *Route) GetVarNames()", "export function titleCase() title_case")
+    tests = TESTS.replace("	route.GetVarNames()", line).replace("TestNames", "a")
+    assert untold("Add trainCase.", gold, tests) == names
+
+
+@pytest.mark.parametrize(
     ("statement", "kind", "why"),
     [
         (" \n", "issue", "empty"),
