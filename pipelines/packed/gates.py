@@ -53,6 +53,8 @@ KILL_RATE = 0.6
 """Of a verifier's mutants. With an IR it is 0.95; here a person's wrong answers are all there is."""
 ANY_ROWS_KILL_RATE = 0.75
 """The same where other rows can be drawn, too."""
+BROKEN = "it breaks: "
+"""Begins the reason where a verifier gives no verdict on other rows."""
 LEAST_ROWS = 6
 """Databases on which the solution must find an answer, or nothing is said of other rows."""
 MOST_REFUSED = 0.1
@@ -109,6 +111,11 @@ class Elsewhere(NamedTuple):
     """Of what the solution answers there; else of what it answers on the task's own rows."""
     submission: Submission
     score: Score
+
+    @property
+    def broken(self) -> bool:
+        """Whether the verifier gave no verdict."""
+        return any(reason.startswith(BROKEN) for reason in self.score.reasons)
 
 
 class PackedTrial(Trial):
@@ -192,10 +199,17 @@ class PackedTrial(Trial):
 
         def judged(rows: OtherRows, case: Case, own: bool) -> Elsewhere:
             submission = self.submission(case, rows.path)
-            return Elsewhere(rows.what, own, submission, verifier.verify(submission))
+            try:
+                score = verifier.verify(submission)
+            except VerifierError as error:  # rows that nobody thought of; one of many may be so
+                score = Score(value=0.0, passed=False, reasons=(f"{BROKEN}{error}",))
+            return Elsewhere(rows.what, own, submission, score)
 
         def accepted(path: Path) -> bool:
-            return verifier.verify(self.submission(gold, path)).passed
+            try:
+                return verifier.verify(self.submission(gold, path)).passed
+            except VerifierError:
+                return False
 
         found: list[Elsewhere] = []
         for rows in (*drawer.shuffled(), *drawer.tied(), *drawer.edges(accepted)):
@@ -362,7 +376,8 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
     the author's, and random ones.
     """
     if trial.any_rows and trial.solved:
-        seen, least = trial.elsewhere, ANY_ROWS_KILL_RATE
+        seen = [one for one in trial.elsewhere if not one.broken]
+        least = ANY_ROWS_KILL_RATE
     else:
         seen, least = [], KILL_RATE
     plans = [trial.plan[:i] for i in range(len(trial.plan) + 1)]
@@ -412,7 +427,8 @@ def other_rows_hold(trial: PackedTrial) -> GateResult:
         reason = f"the solution answers on {len(own)} other databases only"
         return not_applicable("reseeds", reason)
     refused = [one for one in own if one.score.reasons]
-    if not any(one.score.reasons for one in trial.elsewhere if not one.own):
+    by_gold = [one for one in trial.elsewhere if not one.own and not one.broken]
+    if not any(one.score.reasons for one in by_gold):
         reason = "the verifier accepts the same answer whatever the rows are"
         return outcome("reseeds", False, len(own), reason=reason)
     shown = "; ".join(f"{', '.join(one.score.reasons)} ({one.what})" for one in refused[:3])
@@ -423,7 +439,7 @@ def other_rows_hold(trial: PackedTrial) -> GateResult:
         figure=1.0 - len(refused) / len(own),
         reason=f"on {len(refused)} of {len(own)} other databases the verifier refuses what the solution "
         f"answers: {shown}",
-        gold_refused=sum(bool(one.score.reasons) for one in trial.elsewhere if not one.own),
+        gold_refused=sum(bool(one.score.reasons) for one in by_gold),
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -324,6 +326,18 @@ def replace(name: str, old: str, new: str) -> Callable[[Path], object]:
     return change
 
 
+def breaks_elsewhere(folder: Path) -> None:
+    """The verifier raises unless the loans are those of the task."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript((folder / "database.sql").read_text())
+        (loans,) = db.execute(LOANS).fetchone()
+    seen = f"sqlite3.connect(initial).execute({LOANS!r}).fetchone()[0]"
+    replace(f"{TASK}/verifier.py", "broken = []", f"broken = []\n    assert {seen} == {loans!r}")(
+        folder
+    )
+
+
+LOANS = "SELECT group_concat(card || book || due || returned) FROM loans"
 ACCEPTS = "def verify(answer, initial, final):\n    return []\n"
 LOOSE = "def verify(answer, initial, final):\n    return ['card'] if answer['card'] == '' else []\n"
 BY_HEART = 'def solve():\n    return {"card": "C-1001", "overdue": 2}\n'
@@ -372,6 +386,7 @@ FAILING: dict[str, tuple[str, list[Callable[[Path], object]], str]] = {
     "checks of these rows alone": (
         READS, [ANY_ROWS, write(f"{TASK}/verifier.py", "ONE = " + BY_HEART[24:] + THIS_ONE)], "reseeds",
     ),
+    "checks that break on other rows": (READS, [ANY_ROWS, breaks_elsewhere], "reseeds"),
     "a solution for these rows alone": (
         READS, [ANY_ROWS, replace(f"{TASK}/solution.py", "len(late) > best", "late and not best")],
         "reseeds",
