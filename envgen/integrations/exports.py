@@ -271,7 +271,7 @@ def _write_package(dataset: Dataset, folder: Path, format: str, tasks: int) -> N
 
 
 def _names(dataset: Dataset) -> dict[str, str]:
-    """What all templates are filled with."""
+    """The values that every template may use."""
     name = re.sub(r"[^a-z0-9]+", "-", dataset.manifest.name.lower()).strip("-") or "tasks"
     if not name[0].isalpha():
         name = f"tasks-{name}"

@@ -6,6 +6,7 @@ and holds prompt and tools as NeMo Gym has them.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ class SeedRequest(BaseSeedSessionRequest):  # type: ignore[misc]  # not installe
 
 
 class VerifyRequest(BaseVerifyRequest):  # type: ignore[misc]  # not installed here
-    """A row, with what the agent said."""
+    """A row and the agent's conversation."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -63,7 +64,8 @@ class EnvgenResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # not
     DATASET: ClassVar[str | Path]
     _seats: Seats = PrivateAttr()
     _ids: dict[str, str] = PrivateAttr(default_factory=dict)
-    """Their sessions -> ours."""
+    """NeMo Gym's session ids -> ours."""
+    _sweeper: asyncio.Task[None] | None = PrivateAttr(default=None)
 
     def setup_webserver(self) -> FastAPI:
         """Their application, with a route for every tool."""
@@ -84,12 +86,15 @@ class EnvgenResourcesServer(SimpleResourcesServer):  # type: ignore[misc]  # not
         Raises:
             HTTPException: if there is no such task, or it can't be begun.
         """
+        if self._sweeper is None:  # an agent that fails never verifies, and its place is given up
+            self._sweeper = asyncio.create_task(self._seats.sweep())
+        self._ids = {theirs: ours for theirs, ours in self._ids.items() if ours in self._seats}
         try:
-            seat = self._seat(request)
-        except GoneError:
-            seat = self._seats.open()
-            self._ids[request.session[SESSION_ID_KEY]] = seat.id
-        try:
+            try:
+                seat = self._seat(request)
+            except GoneError:
+                seat = self._seats.open()
+                self._ids[request.session[SESSION_ID_KEY]] = seat.id
             await self._seats.reset(seat, body.task_id, None)
         except EnvgenError as error:
             raise HTTPException(422, str(error)) from error

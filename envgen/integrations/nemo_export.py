@@ -18,7 +18,7 @@ from envgen.store.columns import public_row
 from envgen.store.dataset import Dataset
 
 SPLITS = {"train": "train", "validation": "validation", "test": "validation"}
-"""Our splits -> their kinds of dataset."""
+"""Our splits -> NeMo Gym's dataset types."""
 LICENCES = {
     "Apache-2.0": "Apache 2.0",
     "MIT": "MIT",
@@ -109,7 +109,7 @@ def write_nemo(
     shutil.copytree(dataset.path, server / "dataset")
     rows: dict[str, list[str]] = {}
     for task_id in episodes.task_ids:
-        row = json.dumps(_row(dataset, task_id, module), ensure_ascii=False)
+        row = json.dumps(_row(dataset, task_id, module))
         rows.setdefault(SPLITS[dataset.facts(task_id).split], []).append(row)
     rows["example"] = [row for kind in list(rows.values()) for row in kind][:EXAMPLES]
     for name, some in rows.items():

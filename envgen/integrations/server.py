@@ -76,8 +76,7 @@ class EnvServer:
     @property
     def url(self) -> str:
         """The base URL."""
-        host = self.config.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return _url(self.config.host, self.port)
 
     def card(self) -> dict[str, object]:
         """Return what a client needs, as JSON."""
@@ -161,6 +160,10 @@ def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
     )
 
 
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def serve_one(
     dataset: str | Path,
     config: EnvServerConfig,
@@ -185,6 +188,7 @@ def serve_one(
         ConfigError: if there is no such task, or the port can't be had.
     """
     episodes = Episodes(dataset, config)
+    key = secret(config.api_key_env, required=config.api_key_env is not None)
     place = listen(config.host, config.port) if over == "http" else None
 
     async def play() -> None:
@@ -196,8 +200,8 @@ def serve_one(
             if place is None:
                 await serve_stdio(seats, seat)
             else:
-                app = EnvFront(seats, config, None).agent_app(seat, lambda one: tell(state(one)))
-                ready(f"http://{config.host}:{place.getsockname()[1]}/mcp")
+                app = EnvFront(seats, config, key).agent_app(seat, lambda one: tell(state(one)))
+                ready(f"{_url(config.host, place.getsockname()[1])}/mcp")
                 await QuietServer(_uvicorn(app, config)).serve(sockets=[place])
             tell(state(seat))
         finally:

@@ -23,6 +23,11 @@ from envgen.core.types import Message
 from envgen.policies.base import Tool
 from envgen.policies.context import retain_thinking
 
+_BREAKS = (
+    jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError,
+    MemoryError,
+)  # fmt: skip
+"""What a template may raise."""
 TOKENIZER = "tokenizer_config.json"
 MAX_BYTES = 4 << 20
 
@@ -110,7 +115,7 @@ class ChatTemplate:
                 add_generation_prompt=generate,
                 **self._special,
             )
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError, RecursionError) as error:
+        except _BREAKS as error:
             raise PolicyError(
                 f"the chat template does not take this conversation: {error}",
                 "look whether it is the model's own, and whether it takes tools and system messages",

@@ -181,7 +181,7 @@ def _task(folder: Path, policy: str) -> TaskFolder:
     prompt = _text(folder / "prompt.md", "what the agent is asked")
     if not prompt.strip():
         raise ConfigError(f"{where}/prompt.md is empty", "say what the agent is asked")
-    if untold := [name for name in _names(schema) if name not in prompt and name not in policy]:
+    if untold := [name for name in _names(schema) if not _told(name, f"{prompt}\n{policy}")]:
         raise ConfigError(
             f"{where}/submit.json asks for {untold[0]!r}, and prompt.md does not say so",
             "agents see the prompt and not the schema: say what the answer looks like",
@@ -196,6 +196,11 @@ def _task(folder: Path, policy: str) -> TaskFolder:
         answers=_settings(folder / "answers.json", Answers),
         settings=_settings(folder / "task.json", TaskSettings),
     )
+
+
+def _told(name: str, text: str) -> bool:
+    """Whether a text holds a name as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _names(schema: JsonValue) -> Iterator[str]:

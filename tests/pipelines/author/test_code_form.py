@@ -167,6 +167,7 @@ def test_a_world_its_checks_and_a_solution_become_a_proven_dataset(tmp_path: Pat
         "passed"
     }
     assert gates["reseeds"] == "passed"
+    assert json.dumps(json.loads(FILES["submit.json"])) in dataset.tasks[task_id].prompt
     assert (tmp_path / "ds.pages" / "lending-books" / "tasks" / "main" / "solution.py").exists()
 
     # The barrier: of the solution, no run of eight tokens reaches the checker, nor checks the solver.

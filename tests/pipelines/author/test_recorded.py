@@ -30,7 +30,7 @@ from envgen.store.dataset import Dataset
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data" / "authored"
 AGAIN = "food-bank-distribution"
-"""Whose page is in the package as its author wrote it."""
+"""The category whose packaged page is exactly the one that its author wrote."""
 
 
 @pytest.mark.slow
