@@ -38,7 +38,7 @@ def folder(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def tools(folder: Path, verdict: Path) -> Iterator[str]:
+def tools(folder: Path, verdict: Path, *more: str) -> Iterator[str]:
     """The tools' container, by its own command but for port and paths; yields the URL of ``/mcp``."""
     docker = (folder / "environment" / "tools" / "Dockerfile").read_text("utf-8")
     command = json.loads(docker.rpartition("CMD ")[2].replace("\\\n", ""))
@@ -49,7 +49,14 @@ def tools(folder: Path, verdict: Path) -> Iterator[str]:
         "/verdict/verdict.json": str(verdict),
         "0.0.0.0": "127.0.0.1",
     }
-    words = [sys.executable, "-P", "-m", *(changed.get(word, word) for word in command), "--trust"]
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        *(changed.get(word, word) for word in command),
+        "--trust",
+        *more,
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         yield running.stdout.readline().strip()
@@ -102,6 +109,19 @@ def test_a_wrong_answer_has_none_and_a_broken_environment_no_reward(
     told = json.loads(verdict.read_text("utf-8"))
     verdict.write_text(json.dumps({**told, "error": "the sandbox died", "reward": None}), "utf-8")
     assert reward(folder, verdict) is None
+
+
+def test_a_key_is_asked_for_where_one_is_set(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_KEY", "secret")
+    with tools(folder, tmp_path / "verdict.json", "--api-key-env", "AGENT_KEY") as url:
+        for given in ("", "Bearer other"):
+            request = urllib.request.Request(url, b"{}", {"Authorization": given})
+            with pytest.raises(urllib.error.HTTPError) as told:
+                urllib.request.urlopen(request)
+            assert told.value.code == 401
+            told.value.close()
 
 
 def test_what_agents_reach_in_their_container_holds_no_secret(

@@ -127,19 +127,12 @@ def test_files_that_hold_none(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "inner", ["{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}"]
-)
-def test_a_template_sees_nothing_of_python(inner: str) -> None:
-    assert ChatTemplate(f"[{inner}]", {}).render(CONVERSATION, [], generate=True) == "[]"
-
-
-@pytest.mark.parametrize(
     "attack",
     [
-        "{{ ''.__class__.mro() }}", "{{ messages.append(1) }}", "{{ messages[0].update(x=1) }}", "{{ 1 / 0 }}",
-        "{{ messages[9]['role'] }}", "{{ range(10 ** 9) }}", "{{ messages | batch }}",
+        "{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}", "{{ messages.append(1) }}",
+        "{{ messages[0].update(x=1) }}", "{{ 1 / 0 }}", "{{ messages[9]['role'] }}", "{{ range(10 ** 9) }}",
     ],
 )  # fmt: skip
-def test_a_template_that_breaks_is_an_error_of_the_policy(attack: str) -> None:
+def test_a_template_that_reaches_out_or_breaks_is_an_error_of_the_policy(attack: str) -> None:
     with pytest.raises(PolicyError, match="does not take this conversation"):
         ChatTemplate(attack, {}).render(CONVERSATION, [], generate=True)
