@@ -403,8 +403,8 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
     return value
 
 
-def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a server-sent event stream, up to ``[DONE]``.
+def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
+    """The JSON objects of a server-sent event stream; None, at last, for ``[DONE]``.
 
     Raises:
         TransientError: when an event is no JSON or reports an error.
@@ -421,5 +421,6 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
                     )
                 continue
             if value.strip() == b"[DONE]":
+                yield None
                 return
             yield parse_json([value])

@@ -218,23 +218,35 @@ def parse_reply(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(choice, usage) put together from a stream; a stream that ends early is a TransientError."""
-    message: dict[str, Any] = {"content": "", "reasoning_content": ""}
+    """(choice, usage) put together from a stream; a stream that ends early is a TransientError.
+
+    Nobody asks for more than one choice, so their index is not looked at: TGI numbered tokens by it.
+    """
+    message: dict[str, Any] = {"content": "", "reasoning_content": "", "refusal": ""}
     calls: list[_CallParts] = []
+    old: list[_CallParts] = []
     usage: dict[str, Any] = {}
     finish: str | None = None
-    for event in map(checked, parse_events(chunks)):
+    for found in parse_events(chunks):
+        if (
+            found is None
+        ):  # a parser may swallow the event with the reason, never a whole call's end
+            finish = finish or ("tool_calls" if _are_whole(calls) else None)
+            break
+        event = checked(found)
         usage = dict(event.get("usage") or usage)
         for choice in event.get("choices") or ():
-            if choice.get("index", 0) != 0:
-                continue
             _no_failure(choice)
             delta = choice.get("delta") or choice.get("message") or {}
             finish = choice.get("finish_reason") or finish
             message["content"] += _text(delta.get("content"))
+            message["refusal"] += _text(delta.get("refusal"))
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             message["reasoning_content"] += _text(thought)
-            _merge_calls(calls, delta.get("tool_calls") or ())
+            _merge_calls(calls, _listed(delta.get("tool_calls")))
+            if delta.get("function_call"):
+                _merge_calls(old, [{"index": 0, "function": delta["function_call"]}])
+    calls = calls or old
     if finish is None:
         raise TransientError("the stream ended before the reply did")
     if calls:
@@ -284,6 +296,15 @@ def is_object(text: str) -> bool:
         return False
 
 
+def _are_whole(calls: Sequence[_CallParts]) -> bool:
+    return bool(calls) and all(call.name and is_object(call.arguments) for call in calls)
+
+
+def _listed(calls: Any) -> list[Any]:
+    """Tool calls as a list; TGI sent a single one as it is."""
+    return [calls] if isinstance(calls, Mapping) else list(calls or ())
+
+
 def _merge_calls(calls: list[_CallParts], deltas: Iterable[Mapping[str, Any]]) -> None:
     """Put the deltas of one event to the calls that they go on with, or begin."""
     for position, delta in enumerate(deltas):
@@ -310,11 +331,11 @@ def read_message(
     """A choice of a completion as a Message; calls written in text are read if there are no others."""
     wire = choice["message"]
     turn = assistant_turns(messages)
-    content = _text(wire.get("content"))
+    content = _text(wire.get("content")) or _text(wire.get("refusal"))
     thought = _text(wire.get("reasoning_content") or wire.get("reasoning"))
     reasoning = thought if thought.strip() else None
-    written = list(wire.get("tool_calls") or ())
-    if isinstance(wire.get("function_call"), Mapping):
+    written = _listed(wire.get("tool_calls"))
+    if not written and isinstance(wire.get("function_call"), Mapping):
         written.append({"function": wire["function_call"]})
     if not written and read_text:
         return parse_text(content, names, turn=turn, reasoning=reasoning)

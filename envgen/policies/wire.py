@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from envgen.core.limits import Count, Json, Label, Line, Money, Text, Word, fault
 from envgen.policies.budget import Price
@@ -32,6 +32,15 @@ class OpenAIConfig(HttpConfig):
     """Give retained reasoning back as ``reasoning_content``."""
     price: Price | None = None
     extra_body: dict[Label, Json] = Field(default_factory=dict)
+
+    @field_validator("extra_body")
+    @classmethod
+    def _one_reply(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if value.get("n") not in (None, 1):
+            raise ValueError(
+                "n: a request asks for one reply; the n of a run (-c n=8) plays a task more often"
+            )
+        return value
 
 
 Tokens = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -67,20 +76,26 @@ class WireCall(Wire):
     function: WireFunction | None = None
 
 
+class WireLoneCall(WireCall):
+    """A tool call that stands where a list of them should."""
+
+    function: WireFunction
+
+
 class WireMessage(Wire):
     """A message, or a part of one."""
 
     content: Text | list[Json] | None = None
+    refusal: Text | None = None
     reasoning_content: Text | list[Json] | None = None
     reasoning: Text | list[Json] | None = None
-    tool_calls: list[WireCall] | None = None
+    tool_calls: list[WireCall] | WireLoneCall | None = None
     function_call: WireFunction | None = None
 
 
 class WireChoice(Wire):
     """One of a reply's choices."""
 
-    index: Count = 0
     message: WireMessage | None = None
     delta: WireMessage | None = None
     finish_reason: Label | None = None
