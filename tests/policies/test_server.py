@@ -224,6 +224,20 @@ def test_a_stop_sequence_ends_the_reply_before_it(weather_client: openai.OpenAI)
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
+def test_a_reply_that_a_stop_sequence_ends_was_not_cut(client: openai.OpenAI) -> None:
+    """Also where the sequence stands in text that waits to be told reasoning from content."""
+    ask: Callable[..., Any] = client.chat.completions.create
+    for seed in range(12):
+        settings = {"model": "noise", "messages": HELLO, "seed": seed, "max_tokens": 20}
+        text = ask(**settings).choices[0].message.content
+        settings["stop"] = text[3:6]
+        choice = ask(**settings).choices[0]
+        assert (choice.message.content, choice.finish_reason) == (
+            text[: text.index(text[3:6])],
+            "stop",
+        )
+
+
 def test_a_cut_reply_says_so(weather_client: openai.OpenAI) -> None:
     ask: Callable[..., Any] = weather_client.chat.completions.create
     for limit in ("max_tokens", "max_completion_tokens"):

@@ -126,6 +126,7 @@ class CompactEncoding:
             reasoning, content = "", head
         elif not self.config.thinking:
             problems.append("the reply reasons, but this encoding has no thinking")
+            reasoning, content = "", head  # a stream has sent it as content by now
         elif not reasoning:
             problems.append("the reasoning before <|thought|> is empty")
         for name, text in (("reasoning", reasoning), ("content", content)):

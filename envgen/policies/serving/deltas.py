@@ -101,10 +101,7 @@ class ReplyReader:
         return [] if self.stopped else self._settle(final=True)
 
     def message(self) -> Message:
-        """The whole reply as the encoding reads it; what was sent, if a stop sequence cut it.
-
-        The two are the same, save for a model that reasons although it is none that thinks.
-        """
+        """The whole reply as the encoding reads it; what was sent, if a stop sequence cut it."""
         if not self.stopped:
             return self._read(self._ids)
         return Message(

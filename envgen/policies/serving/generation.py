@@ -213,7 +213,9 @@ class Generation:
             for token, logprob in zip(done.ids.tolist(), done.logprobs.tolist(), strict=True):
                 found += self._take(sample, token, logprob)
         found += sample.reader.finish()
-        sample.completion, sample.finish = done, done.finish_reason
+        sample.completion = done
+        # Text that waited to be told reasoning from content may hold a stop sequence.
+        sample.finish = "stop" if sample.reader.stopped else done.finish_reason
         sample.version = done.policy_version
         return SampledToken(sample, None, found, len(sample.ids) - before)
 
