@@ -93,6 +93,8 @@ class TestCase(Record):
     status: Status
     seconds: Seconds = 0.0
     message: Text = ""
+    printed: TestId = ""
+    """The id with the name as the runner printed it, where what it holds of the machine was replaced."""
 
 
 class TestReport(Record):
@@ -252,3 +254,6 @@ class CodeTests(Record):
     ``gutted only`` fail."""
     verdicts: dict[TestId, Verdict] = Field(default_factory=dict)
     """Of each fail-to-pass test."""
+    printed: dict[TestId, TestId] = Field(default_factory=dict)
+    """Tests whose ids hold placeholders (``<tmp>``) -> the id as the runner prints it; empty where each run
+    printed another."""

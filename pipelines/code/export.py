@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from envgen.core.code_types import CodeTests, Instance
+from envgen.core.code_types import CodeTests, Instance, TestId
 from envgen.core.errors import ConfigError
 from envgen.core.surrogates import from_json
 from envgen.environments.code_hosts import RECIPE as BLUEPRINT_RECIPE
@@ -40,11 +40,19 @@ def records(dataset: Dataset, format_name: str) -> Iterator[dict[str, Any]]:
             instance, tests = instance_of(dataset, name)
             row = chosen.write(
                 instance,
-                [published_id(test) for test in tests.fail_to_pass],
-                [published_id(test) for test in tests.pass_to_pass],
+                published_names(tests.fail_to_pass, tests),
+                published_names(tests.pass_to_pass, tests),
             )
             recipe = {} if instance.recipe is None else {RECIPE: instance.recipe.model_dump_json()}
             yield {**row, **recipe}
+
+
+def published_names(chosen: Sequence[TestId], tests: CodeTests) -> list[str]:
+    """Tests as their runner prints them, without those that it prints otherwise each time."""
+    steady = [test for test in chosen if tests.printed.get(test, test)]
+    return [
+        published_id(tests.printed.get(test) or test) for test in steady or chosen
+    ]  # a list that is empty says something else
 
 
 def instance_of(dataset: Dataset, task_id: str) -> tuple[Instance, CodeTests]:

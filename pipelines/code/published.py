@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
 from envgen.core.code_types import Instance, TestId
@@ -55,7 +53,7 @@ def agreement(instance: Instance, outcome: Outcome) -> Agreement:
         "unstable": frozenset(tests.unstable),
     }
     every = tuple(dict.fromkeys((*tests.fail_to_pass, *tests.pass_to_pass, *tests.unstable)))
-    named = match_ids(claimed, every)
+    named = match_ids(claimed, every, tests.printed)
     elsewhere: dict[str, list[str]] = {}
     reproduced = 0
     for name, ids in named.items():
@@ -73,10 +71,7 @@ def agreement(instance: Instance, outcome: Outcome) -> Agreement:
         missing=tuple(name for name, ids in named.items() if not ids),
         elsewhere={place: tuple(names) for place, names in elsewhere.items()},
         more=tuple(test for test in tests.fail_to_pass if test not in mine),
-        kept_passing=_in(passing, tests.pass_to_pass),
+        kept_passing=sum(
+            bool(ids) for ids in match_ids(passing, tests.pass_to_pass, tests.printed).values()
+        ),
     )
-
-
-def _in(published: Sequence[str], tests: Sequence[TestId]) -> int:
-    """How many published ids name one of the tests."""
-    return sum(bool(ids) for ids in match_ids(published, tests).values())

@@ -102,6 +102,7 @@ class _Prover:
         self.runs = 0
         self.tests_s = self.gold_s = 0.0
         self.comparison: PatchEffect | None = None
+        self.printed: dict[str, str] = {}
         self.canary_files: set[str] | None = None
         self.alarms: dict[str, set[str]] | None = None
         self.registered: set[tuple[str, str]] | None = None
@@ -141,6 +142,7 @@ class _Prover:
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
             unstable=comparison.unstable,
+            printed=self._known_printed(comparison),
         )
         tests = self._verdicts(self._run_more(tests))
         return Validation(
@@ -214,6 +216,7 @@ class _Prover:
             after.append(self._after(exam))
         states = [self._merged(runs) for runs in (base, before, after)]
         self.comparison = compare(states[0], states[1], states[2], touched)
+        self.printed = _printed(after)
         return self.comparison
 
     def _with_canaries(self, exam: Exam) -> Exam:
@@ -235,6 +238,10 @@ class _Prover:
     def _known_registered(self, comparison: PatchEffect) -> dict[str, str]:
         judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
         return {test: digest for test, digest in sorted(self.registered or ()) if test in judged}
+
+    def _known_printed(self, comparison: PatchEffect) -> dict[str, str]:
+        judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
+        return {test: name for test, name in sorted(self.printed.items()) if test in judged}
 
     def _known_alarms(self, comparison: PatchEffect) -> dict[str, tuple[str, ...]]:
         """What each alarm is known to make fail, of the tests that judge and of those it adds."""
@@ -423,3 +430,13 @@ def _summary(run: TestRun) -> str:
 def _listed(names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _printed(reports: Sequence[TestReport]) -> dict[str, str]:
+    """Tests whose ids have placeholders -> their name, empty where it is another in each run."""
+    names: dict[str, set[str]] = {}
+    for report in reports:
+        for case in report.cases:
+            if case.printed:
+                names.setdefault(case.id, set()).add(case.printed)
+    return {test: min(found) if len(found) == 1 else "" for test, found in names.items()}

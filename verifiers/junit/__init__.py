@@ -4,8 +4,8 @@
 was cut off, raises ``ReportError``: its tests are unknown, never "missing".
 """
 
-from envgen.verifiers.junit.ids import join_id
+from envgen.verifiers.junit.ids import join_id, steady_id
 from envgen.verifiers.junit.read import read_junit
 from envgen.verifiers.junit.sources import MAX_BYTES
 
-__all__ = ["MAX_BYTES", "join_id", "read_junit"]
+__all__ = ["MAX_BYTES", "join_id", "read_junit", "steady_id"]

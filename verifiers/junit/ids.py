@@ -16,6 +16,7 @@ from envgen.core.code_types import TestId
 from envgen.verifiers.junit.cases import RawCase
 
 SEPARATOR = "::"
+PLACEHOLDER = re.compile("<(?:address|hash|tmp|time)>")
 NEAR = timedelta(hours=36)
 """A time in a name that is this close to the run's is taken for the run's own."""
 REPLACEMENTS = (
@@ -44,8 +45,10 @@ MOMENT = re.compile(
 )
 
 
-def normalised_ids(cases: Sequence[RawCase], root: str, moment: datetime | None) -> list[TestId]:
-    """One id per case, in order.
+def normalised_ids(
+    cases: Sequence[RawCase], root: str, moment: datetime | None
+) -> list[tuple[TestId, TestId]]:
+    """One id per case, in order, and the printed one where the id has placeholders for parts of it.
 
     Args:
         cases: of one run.
@@ -56,7 +59,12 @@ def normalised_ids(cases: Sequence[RawCase], root: str, moment: datetime | None)
     owners: dict[TestId, set[TestId]] = defaultdict(set)
     for names in found:
         owners[names.normal].add(names.raw)
-    return [names.normal if len(owners[names.normal]) == 1 else names.raw for names in found]
+    return [names.told if len(owners[names.normal]) == 1 else (names.raw, "") for names in found]
+
+
+def steady_id(test: str) -> str:
+    """An id as somebody published it, with placeholders as ``normalised_ids`` sets them."""
+    return _replaced(test, None)
 
 
 def join_id(file: str, classname: str, name: str) -> TestId:
@@ -75,6 +83,12 @@ class _Names:
             parts[0] = ""  # a file of the machine's, not the repository's
         self.raw = join_id(*parts)
         self.normal = join_id(parts[0], *(_replaced(part, moment) for part in parts[1:]))
+
+    @property
+    def told(self) -> tuple[TestId, TestId]:
+        """The id, and the printed one if placeholders hide a part of it."""
+        hidden = self.normal != self.raw and PLACEHOLDER.search(self.normal)
+        return self.normal, self.raw if hidden else ""
 
 
 @lru_cache(maxsize=4096)

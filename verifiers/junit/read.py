@@ -80,16 +80,23 @@ def _timestamp(root: Element) -> datetime | None:
     return None
 
 
-def _merged(cases: Sequence[RawCase], ids: Sequence[TestId]) -> tuple[TestCase, ...]:
+def _merged(cases: Sequence[RawCase], ids: Sequence[tuple[TestId, TestId]]) -> tuple[TestCase, ...]:
     """One record per id; of equal ids the worst status, with its message."""
     worst: dict[TestId, RawCase] = {}
     seconds: dict[TestId, float] = {}
-    for id_, case in zip(ids, cases, strict=True):
+    printed = dict(ids)
+    for (id_, _), case in zip(ids, cases, strict=True):
         seconds[id_] = seconds.get(id_, 0.0) + case.seconds
         known = worst.get(id_)
         if known is None or RANK[case.status] < RANK[known.status]:
             worst[id_] = case
     return tuple(
-        TestCase(id=id_, status=case.status, seconds=min(seconds[id_], 1e9), message=case.message)
+        TestCase(
+            id=id_,
+            status=case.status,
+            seconds=min(seconds[id_], 1e9),
+            message=case.message,
+            printed=printed[id_],
+        )
         for id_, case in worst.items()
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from envgen.core.code_types import TestId
+from envgen.verifiers.junit import steady_id
 
 _TIMES = re.compile(r"\s*[\[(]\d+(?:\.\d+)? ?m?s[\])]$| in \d+ m?sec$")
 
@@ -26,24 +28,35 @@ def published_id(test: TestId) -> str:
 
 
 def match_ids(
-    published: Sequence[str], reported: Iterable[TestId]
+    published: Sequence[str],
+    reported: Iterable[TestId],
+    printed: Mapping[TestId, TestId] = MappingProxyType({}),
 ) -> dict[str, tuple[TestId, ...]]:
     """For each published id, the reported tests that it names; none where nothing fits.
 
     A bare name may fit several tests, of which all are given. An id that was cut at a space fits the tests
-    that begin with it.
+    that begin with it. ``printed`` has the names of tests whose ids have placeholders.
     """
+    whole: Mapping[str, dict[TestId, None]] = defaultdict(dict)
     index: Mapping[str, dict[TestId, None]] = defaultdict(dict)
     for test in reported:
-        for name in _names(test):
-            index[name][test] = None
-    return {name: _found(name, index) for name in published}
+        for own in filter(None, (test, printed.get(test))):
+            for name in (own, published_id(own)):
+                whole[name][test] = None
+            for name in _names(own):
+                index[name][test] = None
+    return {name: _found(name, whole, index) for name in published}
 
 
-def _found(name: str, index: Mapping[str, dict[TestId, None]]) -> tuple[TestId, ...]:
-    for form in dict.fromkeys((name, _plain(name))):
-        if form in index:
-            return tuple(index[form])
+def _found(
+    name: str, whole: Mapping[str, dict[TestId, None]], index: Mapping[str, dict[TestId, None]]
+) -> tuple[TestId, ...]:
+    """Whole ids come first: ``f.py::t`` is the function, whatever class has a ``t``, too."""
+    forms = tuple(dict.fromkeys((name, _plain(name), steady_id(name))))
+    for names in (whole, index):
+        for form in forms:
+            if form in names:
+                return tuple(names[form])
     if name.count("[") > name.count("]"):  # cut: SWE-bench keeps what stands before the first space
         cut = {test: None for key, tests in index.items() if key.startswith(name) for test in tests}
         return tuple(cut)
@@ -51,7 +64,7 @@ def _found(name: str, index: Mapping[str, dict[TestId, None]]) -> tuple[TestId, 
 
 
 def _names(test: TestId) -> Iterator[str]:
-    """Every way to name a test that some data set uses, the exact ones first."""
+    """Every way to name a test that some data set uses."""
     file, classname, name = _parts(test)
     yield test
     if file.endswith(".py"):

@@ -10,6 +10,7 @@ from envgen.core.code_types import Instance, VerdictKind
 from envgen.core.patches import join_patches, split_patch
 from envgen.core.types import GateStatus
 from envgen.pipelines.code import verdicts
+from envgen.pipelines.code.export import published_names
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import validate_instance
 from envgen.pipelines.code.validation import Reason, ValidateConfig, Validation
@@ -254,6 +255,10 @@ def test_times_in_names_and_flaky_tests_are_left_out(tmp_path: Path) -> None:
         "import random, time, pytest\n\n\n"
         "@pytest.mark.parametrize('now', [f't{time.time_ns()}'])\n"
         "def test_now(now):\n    pass\n\n\n"
+        "@pytest.mark.parametrize('path', ['/tmp/cache/x'])\n"
+        "def test_path(path):\n    pass\n\n\n"
+        "@pytest.mark.parametrize('it', [f'0x7f{random.SystemRandom().randrange(16**10):010x}'])\n"
+        "def test_it(it):\n    pass\n\n\n"
         "def test_flaky():\n    assert random.SystemRandom().random() < 0.5\n"
     )
     fix = {**toy_python.FIX, "tests/test_flaky.py": flaky.encode()}
@@ -261,8 +266,13 @@ def test_times_in_names_and_flaky_tests_are_left_out(tmp_path: Path) -> None:
     assert found.reason is None, found.details
     assert found.tests is not None
     assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS
-    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS
-    assert "tests/test_flaky.py::tests.test_flaky::test_flaky" in found.tests.unstable
+    module = "tests/test_flaky.py::tests.test_flaky"
+    path, address = f"{module}::test_path[<tmp>/x]", f"{module}::test_it[<address>]"
+    assert {*found.tests.pass_to_pass} == {*toy_python.PASS_TO_PASS, path, address}
+    assert found.tests.printed == {path: f"{module}::test_path[/tmp/cache/x]", address: ""}
+    names = published_names([address, path], found.tests)
+    assert names == ["tests/test_flaky.py::test_path[/tmp/cache/x]"]
+    assert f"{module}::test_flaky" in found.tests.unstable
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,13 @@ def test_what_changes_between_runs_is_replaced() -> None:
         "param(int)[1]",
         "java.Thing@<hash>",
     ]
+    assert [case.printed.removeprefix("c::") for case in report.cases] == [
+        "f[<object at 0x7f12ab34cd56>]",
+        "p[/tmp/pytest-of-root/pytest-3/x0/file]",
+        "now[2026-11-21T10:00:01.5+00:00]",
+        *[""] * 4,
+        "java.Thing@1b6d3586",
+    ]
 
 
 def test_names_that_would_become_one_are_kept() -> None:

@@ -40,6 +40,20 @@ def test_a_bare_name_names_all_of_its_kind() -> None:
     assert found == {"TestX": ("p/a::TestX", "p/b::TestX"), "TestY": ()}
 
 
+def test_a_function_is_not_the_method_of_its_name() -> None:
+    function, method = "f.py::f::test_odd[a b]", "f.py::f.TestIn::test_odd[a b]"
+    names = ["f.py::test_odd[a b]", "f.py::TestIn::test_odd[a b]", "test_odd[a b]"]
+    found = match_ids(names, [method, function])
+    assert found == {names[0]: (function,), names[1]: (method,), names[2]: (method, function)}
+
+
+def test_names_of_another_machine_find_their_test() -> None:
+    held = {"f.py::f::t[<tmp>/x]": "f.py::f::t[/tmp/cache/x]", "f.py::f::t[<address>]": ""}
+    names = ["f.py::t[/tmp/cache/x]", "f.py::t[/tmp/other/x]", "f.py::t[0x7f0011223344]"]
+    found = match_ids(names, held, held)
+    assert [ids[0] for ids in found.values()] == [*held][:1] * 2 + [*held][1:]
+
+
 @pytest.mark.parametrize(
     ("test", "published"),
     [
