@@ -189,7 +189,8 @@ class _Front:
         return JSONResponse(await asyncio.to_thread(tokenize, self._service, body))
 
     async def _detokenize(self, request: Request) -> Response:
-        return JSONResponse(detokenize(self._service, await self._body(request, DetokenizeBody)))
+        body = await self._body(request, DetokenizeBody)
+        return JSONResponse(await asyncio.to_thread(detokenize, self._service, body))
 
     async def _chat(self, request: Request) -> Response:
         body = await self._body(request, ChatBody)
