@@ -18,7 +18,7 @@ class Export(Command):
     """Export a dataset's tasks, or a run's episodes, to one file, or as a package that a trainer loads.
 
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
-    rows or probes. verifiers, trl, openenv and inspect are packages with the whole dataset inside,
+    rows or probes. verifiers, trl, verl, openenv and inspect are packages with the whole dataset inside,
     harbor a folder of task folders, nemo a resources server (docs/trainers.md). The records
     of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) hold solutions, too. Of a
     run there is one record an episode (docs/trajectories.md); openai-sft leaves out episodes that an error
@@ -41,7 +41,7 @@ class Export(Command):
     file: Path | None = None
     """Where to write, a file, or a package's folder; -: to stdout. None: SOURCE.FORMAT, here."""
     format: Label | None = None
-    """Of a dataset: jsonl (the default), parquet, verifiers, trl, openenv, inspect (packages), harbor,
+    """Of a dataset: jsonl (the default), parquet, verifiers, trl, verl, openenv, inspect (packages), harbor,
     nemo (folders), for code tasks also swe-bench and others; of a run: messages (the default), openai-sft,
     atif, parquet."""
     data: Path | None = None

@@ -18,6 +18,7 @@ from envgen.core.errors import ConfigError, StoreError
 from envgen.core.version import VERSION
 from envgen.integrations.harbor import write_harbor
 from envgen.integrations.nemo_export import write_nemo
+from envgen.integrations.openenv import SPLITS
 from envgen.integrations.sessions import Episodes
 from envgen.store.dataset import Dataset
 
@@ -82,6 +83,28 @@ def $module(split: str | None = None, min_level: int = 1, episodes: int | None =
     place = Path(__file__).parent / "dataset"
     return make_task(place, split=split, min_level=min_level, episodes=episodes)
 '''
+VERL = '''\
+"""$about, for verl."""
+
+from pathlib import Path
+
+from envgen.integrations.verl import EnvgenAgentLoop
+
+
+class AgentLoop(EnvgenAgentLoop):
+    """The dataset in this package."""
+
+    DATASET = Path(__file__).parent / "dataset"
+'''
+VERL_LOOPS = """\
+- name: envgen
+  _target_: $module.AgentLoop
+"""
+VERL_ARGUMENTS = (
+    "data.train_files=data/train.parquet data.val_files=data/validation.parquet",
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path=agent_loops.yaml",
+    "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=16",
+)
 OPENENV_APP = '''\
 """$about: an OpenEnv server."""
 
@@ -179,6 +202,13 @@ PACKAGES: dict[str, Package] = {
         ("envgen-gym", "trl>=1.16"),
         "pip install -e .\npython -c 'from $module import load; print(load(split=\"train\"))'",
     ),
+    "verl": Package(
+        "Parquet files and an agent loop for verl's trainers",
+        {"$module/__init__.py": VERL, "agent_loops.yaml": VERL_LOOPS},
+        ("envgen-gym", "verl>=0.9"),
+        "pip install -e .\npython -m verl.trainer.main_ppo algorithm.adv_estimator=grpo "
+        "actor_rollout_ref.model.path=MODEL \\\n    " + " \\\n    ".join(VERL_ARGUMENTS),
+    ),
     "inspect": Package(
         "a task of Inspect (inspect_ai), scored by our verifiers",
         {"$module/__init__.py": "", "$module/tasks.py": INSPECT},
@@ -251,6 +281,8 @@ def write_package(
                 write_nemo(dataset, episodes, folder, _names(dataset))
             else:
                 _write_package(dataset, folder, format, len(episodes))
+                if format == "verl":
+                    _write_parquet(dataset, episodes, folder / "data")
             folder.rename(out)
     except OSError as error:
         raise StoreError(
@@ -268,6 +300,35 @@ def _write_package(dataset: Dataset, folder: Path, format: str, tasks: int) -> N
     for path, text in {**package.files, "pyproject.toml": PYPROJECT}.items():
         _write(folder / _filled(path, names), _filled(text, names))
     _write(folder / "README.md", _readme(format, package, names, tasks))
+
+
+def _write_parquet(dataset: Dataset, episodes: Episodes, folder: Path) -> None:
+    """Verl's rows, a file for each split; its loop asks the episode for tools and reward."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows: dict[str, list[dict[str, object]]] = {}
+    for task_id in episodes.task_ids:
+        facts = dataset.facts(task_id)
+        some = rows.setdefault(facts.split, [])
+        some.append(
+            {
+                "data_source": dataset.manifest.name,
+                "agent_name": "envgen",
+                "prompt": episodes.messages(task_id),
+                "ability": facts.family,
+                "reward_model": {"style": "rule", "ground_truth": ""},
+                "extra_info": {
+                    "split": facts.split, "index": len(some), "task_id": task_id, "level": facts.level,
+                },
+            }
+        )  # fmt: skip
+    folder.mkdir()
+    for (
+        split
+    ) in SPLITS:  # both files that a trainer must be given are there, whatever splits there are
+        found = rows.get(split) or next(iter(rows.values()))
+        pq.write_table(pa.Table.from_pylist(found), folder / f"{split}.parquet")
 
 
 def _names(dataset: Dataset) -> dict[str, str]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from envgen.core.version import VERSION
 from envgen.integrations.sessions import Episodes
-from envgen.store.columns import public_row
 from envgen.store.dataset import Dataset
 
 SPLITS = {"train": "train", "validation": "validation", "test": "validation"}
@@ -109,7 +108,7 @@ def write_nemo(
     shutil.copytree(dataset.path, server / "dataset")
     rows: dict[str, list[str]] = {}
     for task_id in episodes.task_ids:
-        row = json.dumps(_row(dataset, task_id, module))
+        row = json.dumps(_row(episodes, task_id, module))
         rows.setdefault(SPLITS[dataset.facts(task_id).split], []).append(row)
     rows["example"] = [row for kind in list(rows.values()) for row in kind][:EXAMPLES]
     for name, some in rows.items():
@@ -135,21 +134,18 @@ def write_nemo(
     (folder / "README.md").write_text(readme, encoding="utf-8")
 
 
-def _row(dataset: Dataset, task_id: str, module: str) -> dict[str, Any]:
+def _row(episodes: Episodes, task_id: str, module: str) -> dict[str, Any]:
     """A task as a row of theirs: prompt and tools in the form of OpenAI's Responses."""
-    task = dataset.tasks[task_id]
-    public: Any = public_row(task, dataset.environments[task.environment_id])
-    said = [("system", public["policy_text"]), ("user", public["prompt"])]
+    facts = episodes.dataset.facts(task_id)
+    tools: list[Any] = list(episodes.toolbox(task_id).openai())
     return {
         "responses_create_params": {
-            "input": [{"role": role, "content": text} for role, text in said if text],
-            "tools": [
-                {"type": "function", "strict": False, **one["function"]} for one in public["tools"]
-            ],
+            "input": episodes.messages(task_id),
+            "tools": [{"type": "function", "strict": False, **one["function"]} for one in tools],
             "parallel_tool_calls": True,
         },
         "task_id": task_id,
-        "family": task.family,
-        "level": dataset.facts(task_id).level,
+        "family": facts.family,
+        "level": facts.level,
         "agent_ref": {"type": "responses_api_agents", "name": f"{module}_simple_agent"},
     }

@@ -113,6 +113,13 @@ class Episodes:
         """Whose task it is."""
         return self.dataset.facts(task_id).family
 
+    def messages(self, task_id: str) -> list[dict[str, str]]:
+        """What a task's agent is told at first, in OpenAI's form: policy, if there is one, and prompt."""
+        spec = self.dataset.tasks[task_id]
+        public = spec.public(self.dataset.environments[spec.environment_id])
+        said = (("system", public.policy_text), ("user", public.prompt))
+        return [{"role": role, "content": text} for role, text in said if text]
+
     def toolbox(self, task_id: str) -> Toolbox:
         """The tools of a task, the submit tool last if it has one."""
         environment = self.dataset.environments[self.dataset.facts(task_id).environment_id]

@@ -121,12 +121,11 @@ def load(dataset: str | Path | Dataset, *, episodes: int | None = None, **chosen
 
 
 def _row(episodes: Episodes, task_id: str) -> dict[str, Any]:
-    spec = episodes.dataset.tasks[task_id]
-    public = spec.public(episodes.dataset.environments[spec.environment_id])
-    messages = [{"role": "user", "content": public.prompt}]
-    if public.policy_text:
-        messages.insert(0, {"role": "system", "content": public.policy_text})
-    return {"prompt": messages, "environment": spec.environment_id, "task_id": task_id}
+    return {
+        "prompt": episodes.messages(task_id),
+        "environment": episodes.dataset.facts(task_id).environment_id,
+        "task_id": task_id,
+    }
 
 
 def environment_class(

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tiny_dataset import TOOLS_SOURCE, write_tiny_dataset
 from transformers.utils.chat_template_utils import get_json_schema
@@ -131,3 +132,17 @@ def test_a_package_holds_the_dataset_and_code_that_parses(
             compile(file.read_text("utf-8"), str(file), "exec")
     with pytest.raises(StoreError, match="exists already"):
         write_package(dataset, tmp_path / "pkg", format)
+
+
+def test_verl_s_rows_name_their_tasks_and_hold_no_answer(dataset: Dataset, tmp_path: Path) -> None:
+    write_package(dataset, tmp_path / "pkg", "verl")
+    rows = [
+        row
+        for name in {dataset.facts(task).split for task in dataset.tasks}
+        for row in pq.read_table(tmp_path / "pkg" / "data" / f"{name}.parquet").to_pylist()
+    ]
+    assert {row["extra_info"]["task_id"] for row in rows} == {*dataset.tasks}
+    for row in rows:
+        assert row["prompt"] == Episodes(dataset).messages(row["extra_info"]["task_id"])
+        assert (row["agent_name"], row["reward_model"]["ground_truth"]) == ("envgen", "")
+    assert (tmp_path / "pkg" / "data" / "validation.parquet").is_file()
