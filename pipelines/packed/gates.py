@@ -351,10 +351,21 @@ def attacks(trial: PackedTrial) -> GateResult:
 
 
 def known_answers(trial: PackedTrial) -> GateResult:
-    """The verifier agrees with the author on every answer of answers.json."""
+    """The verifier agrees with the author on every answer of answers.json.
+
+    Gold's own answer may be named as wrong: that is so where nothing was done.
+    """
     if not trial.probes:
         return not_applicable("probes", "answers.json names no answer as right or wrong")
-    scores = trial.judge([Case(probe.answer, trial.plan) for probe in trial.probes])
+    scores = trial.judge(
+        [
+            Case(
+                probe.answer,
+                trial.plan if probe.expected or not _is_gold(trial, probe.answer) else (),
+            )
+            for probe in trial.probes
+        ]
+    )
     wrong = [
         f"{'refuses' if probe.expected else 'accepts'} {dumps(probe.answer)[:80]}"
         for probe, score in zip(trial.probes, scores, strict=True)

@@ -373,6 +373,11 @@ FAILING: dict[str, tuple[str, list[Callable[[Path], object]], str]] = {
         [write(f"{TASK}/answers.json", '{"right": [{"card": "C-1004", "overdue": 1}]}')],
         "probes",
     ),
+    "the right answer called wrong": (
+        READS,
+        [write(f"{TASK}/answers.json", '{"wrong": [{"card": "C-1001", "overdue": 2}]}')],
+        "probes",
+    ),
     "nothing need be done": (
         WRITES,
         [replace(f"tasks/{WRITES}/verifier.py", "before, after = loans(initial), loans(final)", UNDONE)],
@@ -410,6 +415,15 @@ def test_each_gate_can_fail(folder: Path, what: str) -> None:
     (found,) = packed(folder).tasks
     assert [one.gate for one in found.failures] == [gate], found.failures
     assert not (folder.parent / "ds").exists()
+
+
+def test_gold_s_answer_may_be_wrong_where_nothing_was_done(folder: Path) -> None:
+    """An author who knows no solution says so of a task whose answer is right only beside its writes."""
+    only(folder, WRITES)
+    text = '{"wrong": [{"lent": []}, {"lent": ["C-1001"]}, {"lent": ["C-1002"]}, {"lent": ["C-1005"]}]}'
+    write(f"tasks/{WRITES}/answers.json", text)(folder)
+    (found,) = packed(folder).tasks
+    assert not found.failures
 
 
 def test_options_of_the_schema_are_told_and_give_nothing_away(folder: Path) -> None:
