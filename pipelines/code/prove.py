@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,14 @@ def test_files(job: Job) -> tuple[str, ...]:
     return tuple(path for path in files if classify(path, job.instance.language) == "test")
 
 
+_UNREACHED = re.compile(
+    r"Temporary failure in name resolution|[Cc]ould not resolve host|Network is unreachable|ECONNREFUSED"
+    r"|ENOTFOUND|EAI_AGAIN|dial tcp|No route to host|Failed to establish a new connection|dns error"
+    r"|[Cc]onnection refused|UnknownHostException|[Cc]onnection timed out"
+)
+"""How installs say that a registry can't be reached: that is this machine's, not the repository's."""
+
+
 class _Stage:
     def __init__(
         self,
@@ -232,6 +241,8 @@ class _Stage:
         try:
             missing = self.build.allow_missing
             return base_tree(self.clone, commit, tree, patch=patch, allow_missing=missing)
+        except MissingToolError as error:
+            raise _lacking(error) from error
         except WorkspaceError as error:
             raise RejectedError(Reason.NO_TREE, str(error)) from error
 
@@ -260,7 +271,8 @@ class _Stage:
         except WorkspaceError as error:
             if disk_is_full(error):
                 raise
-            raise RejectedError(Reason.INSTALL, str(error)) from error
+            reason = Reason.MACHINE if _UNREACHED.search(str(error)) else Reason.INSTALL
+            raise RejectedError(reason, str(error)) from error
         self.built.append(workspace)
         return workspace
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from envgen.core.errors import WorkspaceError
+from envgen.core.errors import MissingToolError, WorkspaceError
 
 logger = logging.getLogger(__name__)
 NAME = "repo"
@@ -28,6 +29,9 @@ MAX_LISTING = 64 << 20
 """Bytes of the list of all files: half a million files or so. A few trees can name any number."""
 MAX_BYTES = 16 << 30
 """Of all files together: zeros compress to nearly nothing."""
+_LACKS = re.compile(
+    r"missing (?:blob|tree|commit|object)|[Uu]nable to read|[Cc]ould not read|could not fetch|bad object"
+)
 _MESSAGE = "The repository at the base commit"
 _ALONE = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -67,8 +71,8 @@ def base_tree(
             partial clones without the largest files; the tree is not the commit's then.
 
     Raises:
-        WorkspaceError: no such commit, objects of it are missing (a partial clone), or the patch
-            does not apply.
+        WorkspaceError: no such commit, or the patch does not apply.
+        MissingToolError: objects of it are missing (a partial clone), or git is.
     """
     with tempfile.TemporaryDirectory(prefix="envgen-tree-", dir=out.parent) as scratch:
         repo = Path(scratch) / NAME
@@ -255,11 +259,13 @@ def _git(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorkspaceError(f"git does not run: {error}", "install git") from error
+        raise MissingToolError(f"git does not run: {error}", "install git") from error
     if done.returncode and check:
         tail = done.stderr.decode(errors="replace").strip()[-500:]
         what = next(word for word in words if not word.startswith("-"))
         hint = "the clone may be partial or broken: git fsck tells"
+        if _LACKS.search(tail):
+            raise MissingToolError(f"git {what} in {git_dir}: objects are missing: {tail}", hint)
         raise WorkspaceError(f"git {what} in {git_dir}: {tail}", hint)
     with contextlib.suppress(UnicodeDecodeError):
         return done.stdout.decode().strip() if not done.returncode else ""

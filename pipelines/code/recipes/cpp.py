@@ -24,6 +24,11 @@ _NOT_WANTED = re.compile(
 _DISCOVERS = re.compile(
     r"gtest_discover_tests|gtest_add_tests|catch_discover_tests|doctest_discover"
 )
+_REGISTERS = re.compile(
+    r"\badd_test\b|gtest_(?:discover|add)_tests|(?:catch|doctest)_discover_tests|ParseAndAddCatchTests",
+    re.IGNORECASE,
+)
+"""What tells CTest of a test; with ``enable_testing`` alone it has none to run."""
 _TARGET = re.compile(r"^(check|tests?|unittests?)(?:[ \t]+[\w.-]+)*[ \t]*:(?!=)", re.M)
 _FLAGS = (
     "-DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=ON -DCMAKE_C_FLAGS=-w -DCMAKE_CXX_FLAGS=-w "
@@ -47,7 +52,10 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         if target and name.count("/") <= 1:
             return _make(name.rpartition("/")[0], target[1], language, cutoff)
     if lists:
-        return _cmake(files, language, cutoff)
+        raise WorkspaceError(
+            "no CMakeLists.txt tells CTest of a test (add_test, gtest_discover_tests, ...)",
+            "tests that are programs of their own need a recipe by hand",
+        )
     raise WorkspaceError(
         "no CMakeLists.txt, meson.build, Makefile.am or Makefile tells of tests",
         "other build systems need a recipe by hand",
@@ -60,8 +68,8 @@ def _text_of(files: TreeFiles, *globs: str) -> str:
 
 
 def _has_cmake_tests(files: TreeFiles) -> bool:
-    text = _text_of(files, "CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
-    return bool(re.search(r"\badd_test\b|enable_testing|include\s*\(\s*CTest", text, re.I))
+    names = files.matching("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
+    return any(_REGISTERS.search(files.text(name)) for name in names)
 
 
 def _cmake(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:

@@ -339,6 +339,11 @@ def test_a_policy_finds_the_recipe_that_rules_did_not(repo: Path, tmp_path: Path
     assert outcome.recipe is not None
     assert (outcome.recipe.author, outcome.recipe.pins) == ("scripted", ("pytest==0",))
     assert (tmp_path / "downloads" / "toy" / "shop").is_dir()
+    unreached = broken().model_copy(update={"install": ("echo dial tcp: no such host >&2; false",)})
+    job = Job(toy_python.instance(repo, recipe=unreached), repo)
+    outcome = prove(job, tmp_path / "trees", config, build)
+    assert outcome.validation.reason is Reason.MACHINE
+    job = Job(toy_python.instance(repo, recipe=broken()), repo)
     silent = ScriptedPolicy([Message(role="assistant", content="I give up.")])
     outcome = prove(job, tmp_path / "trees", config, build, helper=silent)
     assert outcome.validation.reason is Reason.INSTALL

@@ -290,7 +290,7 @@ def test_c_and_cpp_choose_the_runner_that_tells_most(tmp_path: Path) -> None:
     assert "-G Ninja" in found.install[0]
     own = _recipe(tmp_path, "c", {"build/notes.txt": ""})
     assert own.variables["BUILD_DIR"] == "cmake-build"
-    below = _recipe(tmp_path / "below", "c", {"lib/CMakeLists.txt": "enable_testing()"})
+    below = _recipe(tmp_path / "below", "c", {"lib/CMakeLists.txt": "add_test(NAME a COMMAND a)"})
     assert below.install[0].startswith("cmake -S lib -B build")
     with pytest.raises(WorkspaceError, match=r"no CMakeLists\.txt, meson\.build"):
         _recipe(tmp_path / "none", "c", {"Makefile": "all:\n\ttrue\n"})
@@ -310,11 +310,23 @@ def test_c_takes_the_first_build_system_that_has_tests(tmp_path: Path) -> None:
     assert _recipe(tmp_path, "c", files).runner == "meson"
     without = _recipe(tmp_path, "c", {"CMakeLists.txt": "project(x)"})
     assert without.runner == "meson"  # CMake only installs it
-    assert _recipe(tmp_path, "c", {"CMakeLists.txt": "enable_testing()"}).runner == "ctest"
-    alone = _recipe(tmp_path / "alone", "c", {"CMakeLists.txt": "project(x)"})
-    assert alone.runner == "ctest"
+    told = _recipe(tmp_path, "c", {"CMakeLists.txt": "add_test(NAME a COMMAND a)"})
+    assert told.runner == "ctest"
     deep = {"contrib/cmake/CMakeLists.txt": "enable_testing()", "Makefile": "test:\n\t./t\n"}
     assert _recipe(tmp_path / "deep", "c", deep).runner == "make"  # no project begins there
+
+
+def test_tests_that_ctest_is_not_told_of_are_refused_before_anything_is_built(
+    tmp_path: Path,
+) -> None:
+    """doctest's in a program of their own: the build took minutes, and no test was found."""
+    files = {
+        "CMakeLists.txt": "include(CTest)\nenable_testing()\nadd_subdirectory(test)\n",
+        "test/CMakeLists.txt": "add_executable(tests main.cpp)\n",
+        "test/main.cpp": '#include <doctest.hpp>\nTEST_CASE("a") {}\n',
+    }
+    with pytest.raises(WorkspaceError, match="tells CTest of a test"):
+        _recipe(tmp_path, "cpp", files)
 
 
 @pytest.mark.parametrize(

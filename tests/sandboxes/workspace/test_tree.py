@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import toy_repository
 
-from envgen.core.errors import WorkspaceError
+from envgen.core.errors import MissingToolError, WorkspaceError
 from envgen.sandboxes.workspace import tree as tree_module
 from envgen.sandboxes.workspace.tree import base_tag, base_tree, commit_date
 
@@ -86,7 +86,7 @@ def test_what_is_missing_is_said(clone: tuple[Path, str], tmp_path: Path) -> Non
         base_tree(tmp_path, "HEAD", tmp_path / "tree.tar")
     blob = toy_repository.git(clone[0], "rev-parse", f"{clone[1]}:adder.py")
     (clone[0] / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(WorkspaceError, match=r"git (rev-list|pack-objects)") as error:
+    with pytest.raises(MissingToolError, match=r"git (rev-list|pack-objects).*missing") as error:
         base_tree(clone[0], clone[1], tmp_path / "tree.tar")
     assert "partial" in error.value.hint
     assert not (tmp_path / "tree.tar").exists()
