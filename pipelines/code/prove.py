@@ -25,7 +25,7 @@ from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConf
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date
-from envgen.sandboxes.workspace.store import remove
+from envgen.sandboxes.workspace.store import Claim, discard
 
 logger = logging.getLogger(__name__)
 
@@ -162,6 +162,7 @@ class _Stage:
         self.trees, self.build, self.log = trees, build, log
         self.alone = job.alone
         self.built: list[Workspace] = []
+        self.claims: list[Claim] = []
         self.pinned = True
 
     def seconds(self) -> float:
@@ -227,9 +228,11 @@ class _Stage:
     def tidy(self, kept: bool) -> None:
         """Remove the workspaces that nobody will open again."""
         last = self.built[-1].folder if self.built and kept else None
+        for claim in self.claims:
+            claim.close()
         for workspace in self.built:
             if self.alone and workspace.folder != last:
-                remove(workspace.folder)
+                discard(workspace.folder)
 
     def _tree(self) -> Path:
         self.log("take the base tree")
@@ -265,6 +268,7 @@ class _Stage:
                 **self._access().arguments(),
                 downloads=self._downloads(),
                 log=self.log,
+                claims=self.claims,
             )
         except MissingToolError as error:
             raise _lacking(error) from error

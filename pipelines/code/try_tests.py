@@ -16,7 +16,7 @@ from envgen.pipelines.code.prove import BuildConfig
 from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.split import main_language
 from envgen.sandboxes.workspace import base_tree, build_workspace, commit_date
-from envgen.sandboxes.workspace.store import remove
+from envgen.sandboxes.workspace.store import Claim, discard
 from envgen.verifiers.code_run import Exam, RunStatus, run_tests
 
 
@@ -74,6 +74,7 @@ def try_tests(
             clone, commit, Path(folder) / "base.tar", allow_missing=build.allow_missing
         )
         recipe = detect_recipe(tree, found, commit_date(clone, commit), layer=build.layer)
+        claims: list[Claim] = []
         workspace = build_workspace(
             recipe,
             tree,
@@ -86,6 +87,7 @@ def try_tests(
             downloads=build.downloads_of(CLONES, sha256(str(clone.resolve()))[:32]),
             cache_root=build.cache_root,
             log=log,
+            claims=claims,
         )
         try:
             if log:
@@ -96,7 +98,8 @@ def try_tests(
                 reason, run = run.reason, run_tests(workspace, Exam(canaries=False))
                 run = run.model_copy(update={"reason": f"instances can't be proven here: {reason}"})
         finally:
-            remove(workspace.folder)
+            claims[0].close()
+            discard(workspace.folder)
     cases = run.report.cases if run.report else ()
     counts = Counter(str(case.status) for case in cases)
     return TriedTests(

@@ -87,6 +87,7 @@ def build_workspace(
     build_s: float = 1800.0,
     cache_root: Path | None = None,
     log: Callable[[str], None] | None = None,
+    claims: list[store.Claim] | None = None,
 ) -> Workspace:
     """The workspace of a recipe and a base tree: built now, or as it was built before.
 
@@ -105,6 +106,7 @@ def build_workspace(
         build_s: seconds one build command may take.
         cache_root: instead of the user's cache folder.
         log: is told each step as it starts.
+        claims: is given one on the workspace: nobody discards it before that is closed.
 
     Raises:
         WorkspaceError: a command failed, hung or filled the disk; with the command and its last lines.
@@ -116,6 +118,8 @@ def build_workspace(
     wait_s = (install_s + build_s) * 2
     with store.locked(place, wait_s):
         if (place / store.RECORD).exists():
+            if claims is not None:
+                claims.append(store.Claim(place))
             return _reopened(place, layer, chosen, images.cache_id(cache_root))
         settings = dict(variables or {})
         with store.building(place, replace=True) as folder:
@@ -137,6 +141,8 @@ def build_workspace(
                 built_s=builder.seconds(),
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
+        if claims is not None:
+            claims.append(store.Claim(place))
     return found
 
 

@@ -71,7 +71,7 @@ def clean(
     if not dry_run:
         for item in gone:
             if item.path is not None:
-                store.remove(item.path)
+                (store.discard if item.kind == "workspace" else store.remove)(item.path)
             else:
                 images.remove(item.name)
         if not docker.unavailable():

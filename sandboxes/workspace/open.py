@@ -102,14 +102,19 @@ class OpenWorkspace:
 
     def __init__(self, workspace: Workspace, limits: WorkspaceLimits | None = None) -> None:
         self.workspace = workspace
-        self._box = Box(
-            workspace.layer,
-            workspace.backend,
-            workspace.recipe,
-            limits=limits,
-            mounts=workspace.mounts(),
-            image=workspace.image if workspace.backend == "docker" else None,
-        )
+        self._claim = store.Claim(workspace.folder)
+        try:
+            self._box = Box(
+                workspace.layer,
+                workspace.backend,
+                workspace.recipe,
+                limits=limits,
+                mounts=workspace.mounts(),
+                image=workspace.image if workspace.backend == "docker" else None,
+            )
+        except BaseException:
+            self._claim.close()
+            raise
         self.sandbox = self._box.sandbox
         try:
             self._box.unpack()
@@ -203,4 +208,7 @@ git diff --binary --full-index --no-color --no-ext-diff --no-textconv --no-renam
 
     def close(self) -> None:
         """End everything in it. May be called again."""
-        self._box.close()
+        try:
+            self._box.close()
+        finally:
+            self._claim.close()

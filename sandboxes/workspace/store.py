@@ -91,6 +91,44 @@ def building(place: Path, *, replace: bool = False) -> Iterator[Path]:
         folder.replace(place)
 
 
+class Claim:
+    """Keeps a workspace from being discarded until it is closed, or this process ends."""
+
+    def __init__(self, place: Path) -> None:
+        """Claim a workspace.
+
+        Raises:
+            WorkspaceError: if it is not there.
+        """
+        self._file: int | None = None
+        if place.parent.is_dir():
+            self._file = os.open(f"{place}.used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+        if not (place / RECORD).exists():
+            self.close()
+            raise WorkspaceError(f"{place} is no workspace, or none any more", "build it again")
+
+    def close(self) -> None:
+        """Give it up; harmless a second time."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def discard(place: Path) -> bool:
+    """Remove a workspace unless somebody has a claim on it; whether it is gone."""
+    with contextlib.ExitStack() as stack:
+        if place.parent.is_dir():
+            file = os.open(f"{place}.used", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        remove(place)
+    return True
+
+
 @contextlib.contextmanager
 def scratch(place: Path) -> Iterator[Path]:
     """A folder for the length of the block. The caller holds the lock of ``place``, which goes too."""

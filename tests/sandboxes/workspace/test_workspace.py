@@ -17,6 +17,7 @@ from envgen.sandboxes.workspace import (
     build_workspace,
     load,
     packages,
+    store,
 )
 
 BACKENDS = [
@@ -87,7 +88,28 @@ def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
     assert load(built.folder) == built
     assert pickle.loads(pickle.dumps(built)) == built
     left = {path.name for path in built.folder.parent.iterdir()}
-    assert left == {built.key, f"{built.key}.lock"}
+    assert left - {f"{built.key}.used"} == {built.key, f"{built.key}.lock"}
+
+
+@pytest.mark.parametrize("holder", ["claim", "sandbox"])
+def test_a_workspace_in_use_is_not_discarded(
+    built: Workspace, tree: Path, tmp_path: Path, holder: str
+) -> None:
+    """Two runs shared a cache: the one that was done with a workspace removed the other's."""
+    claims: list[store.Claim] = []
+    mine = build_workspace(RECIPE, tree, backend=built.backend, cache_root=tmp_path, claims=claims)
+    opened = mine.open() if holder == "sandbox" else None
+    if opened is not None:
+        claims[0].close()
+    assert not store.discard(mine.folder)
+    with mine.open() as box:
+        assert box.read("adder.py")
+    if opened is not None:
+        opened.close()
+    claims[0].close()
+    assert store.discard(mine.folder)
+    with pytest.raises(WorkspaceError, match="none any more"):
+        mine.open()
 
 
 def test_episodes_share_nothing_and_reach_nothing(built: Workspace) -> None:
