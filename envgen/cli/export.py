@@ -43,7 +43,7 @@ class Export(Command):
     format: Label | None = None
     """Of a dataset: jsonl (the default), parquet, verifiers, trl, verl, openenv, inspect (packages), harbor,
     nemo (folders), for code tasks also swe-bench and others; of a run: messages (the default), openai-sft,
-    atif, parquet."""
+    atif, verifiers (its traces.jsonl), parquet."""
     data: Path | None = None
     """Of a run: the dataset that was rolled out, for the tools."""
     passed_only: bool = False
@@ -117,9 +117,8 @@ class Export(Command):
         from envgen.rollout.export import EpisodeFilter, export_run
 
         format = self.format or "messages"
-        ending = {"parquet": "parquet", "openai-sft": "openai-sft.jsonl", "atif": "atif.jsonl"}.get(
-            format, "jsonl"
-        )
+        own = {name: f"{name}.jsonl" for name in ("openai-sft", "atif")}
+        ending = {**own, "parquet": "parquet", "verifiers": "traces.jsonl"}.get(format, "jsonl")
         path = self.file or Path(f"{self.source.resolve().name}.{ending}")
         found = export_run(
             self.source,

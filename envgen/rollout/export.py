@@ -13,13 +13,14 @@ from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import Message, Record, Style, ToolCall, Trajectory, TrajectoryError
 from envgen.rollout.atif import atif
 from envgen.rollout.task_tools import TaskTools
+from envgen.rollout.traces import traces
 from envgen.store.columns import episode_schema, tool_row, write_parquet
 from envgen.store.dataset import Dataset
 from envgen.store.one_file import one_file, text_lines
 from envgen.store.runs import RunStore
 
-EpisodeFormat = Literal["messages", "openai-sft", "atif", "parquet"]
-FORMATS: tuple[EpisodeFormat, ...] = ("messages", "openai-sft", "atif", "parquet")
+EpisodeFormat = Literal["messages", "openai-sft", "atif", "verifiers", "parquet"]
+FORMATS: tuple[EpisodeFormat, ...] = ("messages", "openai-sft", "atif", "verifiers", "parquet")
 
 
 class CalledFunction(Record):
@@ -115,7 +116,8 @@ def export_run(
     Args:
         run: a run folder.
         path: the new file; None: standard output, which the line-based formats allow.
-        format: ``messages`` and ``parquet`` (``docs/trajectories.md``), ``openai-sft``, or ``atif``.
+        format: ``messages`` and ``parquet`` (``docs/trajectories.md``), ``openai-sft``, ``atif``, or
+            ``verifiers``.
         chosen: which episodes; None: all. Errors are never in ``openai-sft``.
         dataset: the one that was rolled out, which knows the tools; ``openai-sft`` needs it.
         db_url: the run's database, where it is not in the folder.
@@ -151,7 +153,9 @@ def export_run(
             with one_file(path) as partial:
                 write_parquet((_columns(t, tools) for t in picked), partial, episode_schema())
         else:
-            line = {"openai-sft": _sft, "atif": atif}.get(format, _episode_line)
+            line = {"openai-sft": _sft, "atif": atif, "verifiers": traces}.get(
+                format, _episode_line
+            )
             with text_lines(path) as file:
                 for trajectory in picked:
                     file.write(dumps(line(trajectory, tools)) + "\n")

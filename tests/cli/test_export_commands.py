@@ -153,7 +153,7 @@ def test_parquet_has_the_fields_as_nested_columns(cli: Cli, played: Played) -> N
 
 def test_what_does_not_fit_is_refused(cli: Cli, played: Played, tmp_path: Path) -> None:
     for words, message in (
-        (("--format", "csv"), "messages, openai-sft, atif, parquet"),
+        (("--format", "csv"), "messages, openai-sft, atif, verifiers, parquet"),
         (("--format", "parquet", "--out", "-"), "can't go to standard output"),
         (("--data", write_tiny_dataset(tmp_path / "o", variant=True).path), "of another dataset"),
     ):
@@ -182,6 +182,22 @@ def test_the_documentation_is_that_of_the_models() -> None:
     found = documented(DOCS.read_text())
     wanted = {model.__name__: fields_of(model) for model in (*EXPORTED, *STORED)}
     assert found == wanted
+
+
+def test_verifiers_traces_hold_messages_usage_and_reward(cli: Cli, played: Played) -> None:
+    assert cli("export", played.run, "--format", "verifiers", "--data", played.dataset).code == 0
+    found = [one["traces"][0] for one in lines(Path("run.traces.jsonl"))]
+    assert [one["rewards"]["score"] and one["rewards"]["score"]["score"] for one in found] == [
+        *(1.0, None, 0.0, 1.0)
+    ]
+    assert [one["ok"] for one in found] == [True, False, True, True]
+    for one in found:
+        assert [node["parent"] for node in one["nodes"]] == [None, *range(len(one["nodes"]) - 1)]
+        asked = {c["id"] for n in one["nodes"] for c in n["message"].get("tool_calls", ())}
+        told = [n["message"].get("tool_call_id") for n in one["nodes"]]
+        assert {*filter(None, told)} == asked
+        assert all(one["nodes"][call["node"]]["sampled"] for call in one["calls"])
+        assert one["tools"][-1]["name"] == "submit_result"
 
 
 def test_atif_has_a_step_for_each_reply_with_its_calls_and_their_results(
