@@ -12,6 +12,7 @@ import toy_python
 from peer_play import ROOT, Peer
 
 from envgen.environments.hosts import open_dataset
+from envgen.pipelines.code.prove import Job
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.store.dataset import Dataset
 
@@ -51,5 +52,18 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dataset]:
         "search": open_dataset("package:search_questions"),
         "interpreter": open_dataset("package:interpreter_problems"),
         "proof": open_dataset("package:proofs"),
-        "code": Dataset.open(toy_python.dataset(tmp_path_factory.mktemp("code"))),
+        "code": code_tasks(tmp_path_factory.mktemp("code")),
     }
+
+
+def code_tasks(folder: Path) -> Dataset:
+    """Two tasks of two repositories."""
+    one = toy_python.clone(folder / "one")
+    notes = {**toy_python.BASE, "NOTES.txt": b"Prices are in cents.\n"}
+    two = toy_python.clone(folder / "two", base=notes)
+    told = "Cart.total() is wrong as soon as a thing is in the cart more than once."
+    names = {"id": "toy__store-8", "repo": "toy/store", "problem_statement": told}
+    other = toy_python.instance(two).model_copy(update=names)
+    jobs = (Job(toy_python.instance(one), one), Job(other, two))
+    assert toy_python.generated(one, folder / "ds", *jobs).tasks == len(jobs)
+    return Dataset.open(folder / "ds")
