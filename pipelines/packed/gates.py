@@ -367,7 +367,7 @@ def known_answers(trial: PackedTrial) -> GateResult:
         ]
     )
     wrong = [
-        f"{'refuses' if probe.expected else 'accepts'} {dumps(probe.answer)[:80]}"
+        f"{'refuses' if probe.expected else 'accepts'} {dumps(probe.answer)[:300]}"
         for probe, score in zip(trial.probes, scores, strict=True)
         if score.passed != probe.expected
     ]
