@@ -94,7 +94,7 @@ class TestCase(Record):
     seconds: Seconds = 0.0
     message: Text = ""
     printed: TestId = ""
-    """The id with the name as the runner printed it, where what it holds of the machine was replaced."""
+    """The id as the runner printed it, if parts of it (paths, addresses, times) became placeholders."""
 
 
 class TestReport(Record):
@@ -255,5 +255,5 @@ class CodeTests(Record):
     verdicts: dict[TestId, Verdict] = Field(default_factory=dict)
     """Of each fail-to-pass test."""
     printed: dict[TestId, TestId] = Field(default_factory=dict)
-    """Tests whose ids hold placeholders (``<tmp>``) -> the id as the runner prints it; empty where each run
-    printed another."""
+    """The printed id of each test whose id holds placeholders (``<tmp>``); empty if every run printed a
+    different one."""

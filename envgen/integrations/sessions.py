@@ -114,7 +114,7 @@ class Episodes:
         return self.dataset.facts(task_id).family
 
     def messages(self, task_id: str) -> list[dict[str, str]]:
-        """What a task's agent is told at first, in OpenAI's form: policy, if there is one, and prompt."""
+        """Return a task's first messages in OpenAI's form: the policy, if there is one, and the prompt."""
         spec = self.dataset.tasks[task_id]
         public = spec.public(self.dataset.environments[spec.environment_id])
         said = (("system", public.policy_text), ("user", public.prompt))

@@ -142,7 +142,7 @@ class EnvgenAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return str(text).strip()
 
     async def _say(self, message: str | Mapping[str, Any]) -> StepResult | None:
-        """A turn of the session; None if the environment broke, or the episode is over."""
+        """Play a turn of the session. None if the environment broke or the episode is over."""
         if not self._session.running:
             return None
         try:
@@ -169,6 +169,7 @@ def _tool(tool: Mapping[str, Any]) -> _Tool:
             "enum": one.get("enum"),
         }
         for name, one in (schema.get("properties") or {}).items()
+        if isinstance(one, Mapping)  # true, in JSON Schema, is any value
     }
     parameters = {
         "type": "object",
@@ -180,4 +181,5 @@ def _tool(tool: Mapping[str, Any]) -> _Tool:
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(schema.get("anyOf") or schema.get("oneOf") or ())
+    parts = schema.get("anyOf") or schema.get("oneOf") or ()
+    return [one for one in parts if isinstance(one, Mapping)]

@@ -10,7 +10,7 @@ from envgen.rollout.task_tools import TaskTools
 
 
 def traces(trajectory: Trajectory, tools: TaskTools | None) -> dict[str, Any]:
-    """An episode as an ``Episode`` of verifiers; its messages are one branch, without token ids.
+    """Return an episode as verifiers' ``Episode``; its messages form one branch, without token ids.
 
     The score is the reward ``score``, as in our export of a dataset; it is null where an error spoiled the
     episode, which verifiers leaves out of its means.

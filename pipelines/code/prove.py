@@ -144,7 +144,7 @@ _UNREACHED = re.compile(
     r"|ENOTFOUND|EAI_AGAIN|dial tcp|No route to host|Failed to establish a new connection|dns error"
     r"|[Cc]onnection refused|UnknownHostException|[Cc]onnection timed out"
 )
-"""How installs say that a registry can't be reached: that is this machine's, not the repository's."""
+"""What installs print if they can't reach a registry: a fault of this machine, not of the repository."""
 
 
 class _Stage:

@@ -433,7 +433,7 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def _printed(reports: Sequence[TestReport]) -> dict[str, str]:
-    """Tests whose ids have placeholders -> their name, empty where it is another in each run."""
+    """Map each test whose id has placeholders to its printed id; empty if that differs between runs."""
     names: dict[str, set[str]] = {}
     for report in reports:
         for case in report.cases:

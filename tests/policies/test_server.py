@@ -225,7 +225,7 @@ def test_a_stop_sequence_ends_the_reply_before_it(weather_client: openai.OpenAI)
 
 
 def test_a_reply_that_a_stop_sequence_ends_was_not_cut(client: openai.OpenAI) -> None:
-    """Also where the sequence stands in text that waits to be told reasoning from content."""
+    """It holds for a sequence in held-back text, too."""
     ask: Callable[..., Any] = client.chat.completions.create
     for seed in range(12):
         settings = {"model": "noise", "messages": HELLO, "seed": seed, "max_tokens": 20}

@@ -24,7 +24,7 @@ PIECES = ("", '{"', "city", '": "Z', "ürich", '"}')
 
 
 class Form(NamedTuple):
-    """What a server sends, and what it means."""
+    """What a server sends, and the reply that it stands for."""
 
     events: list[Json]
     calls: tuple[tuple[str, Json], ...] = (("get_weather", {"city": "Zürich"}),)

@@ -63,7 +63,7 @@ def normalised_ids(
 
 
 def steady_id(test: str) -> str:
-    """An id as somebody published it, with placeholders as ``normalised_ids`` sets them."""
+    """Return a published id with the placeholders that ``normalised_ids`` uses."""
     return _replaced(test, None)
 
 

@@ -28,7 +28,7 @@ _REGISTERS = re.compile(
     r"\badd_test\b|gtest_(?:discover|add)_tests|(?:catch|doctest)_discover_tests|ParseAndAddCatchTests",
     re.IGNORECASE,
 )
-"""What tells CTest of a test; with ``enable_testing`` alone it has none to run."""
+"""What registers a test with CTest; ``enable_testing`` alone registers none."""
 _TARGET = re.compile(r"^(check|tests?|unittests?)(?:[ \t]+[\w.-]+)*[ \t]*:(?!=)", re.M)
 _FLAGS = (
     "-DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=ON -DCMAKE_C_FLAGS=-w -DCMAKE_CXX_FLAGS=-w "

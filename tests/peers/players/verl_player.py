@@ -1,4 +1,4 @@
-"""Runs under verl's Python: its own dataset reads our Parquet, its own agent loop plays what an agent says.
+"""Plays an export under verl's Python: verl's dataset reads the Parquet files, verl's agent loop plays.
 
 ``verl_player.py PACKAGE DATASET TASKS SPEC SEED [muses]``: the rewards, as JSON. An agent that muses begins
 each task with a turn of plain text.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import toy_python
 
+from envgen.core.code_types import Recipe
 from envgen.core.errors import ConfigError, EnvError, PipelineError, ResumeError
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import GateStatus, Message, ToolCall
@@ -55,7 +56,7 @@ def three(repo: Path) -> list[Job]:
     ]
 
 
-def broken() -> object:
+def broken() -> Recipe:
     return toy_python.RECIPE.model_copy(update={"install": ("echo no such index >&2; exit 1",)})
 
 

@@ -95,7 +95,7 @@ def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
 def test_a_workspace_in_use_is_not_discarded(
     built: Workspace, tree: Path, tmp_path: Path, holder: str
 ) -> None:
-    """Two runs shared a cache: the one that was done with a workspace removed the other's."""
+    """A run that had finished with a workspace removed it while another run used it."""
     claims: list[store.Claim] = []
     mine = build_workspace(RECIPE, tree, backend=built.backend, cache_root=tmp_path, claims=claims)
     opened = mine.open() if holder == "sandbox" else None
