@@ -16,7 +16,7 @@ from envgen.core.types import Record, Usage
 from envgen.pipelines.boundary import disk_is_full
 from envgen.pipelines.code.bundle import environment_id
 from envgen.pipelines.code.clone import Clone
-from envgen.pipelines.code.leaks import vague
+from envgen.pipelines.code.leaks import untold, vague
 from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.setup_agent import BuildAccess, set_up
 from envgen.pipelines.code.split import TEST_RULES, classify
@@ -24,7 +24,7 @@ from envgen.pipelines.code.validate import Log, validate_instance
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
-from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date
+from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date, pool
 from envgen.sandboxes.workspace.store import Claim, discard
 
 logger = logging.getLogger(__name__)
@@ -103,8 +103,7 @@ def prove(
     stage = _Stage(job, trees, build, log or (lambda _: None), helper)
     kept = False
     try:
-        if why := vague(job.instance.problem_statement, job.instance.kind):
-            raise RejectedError(Reason.STATEMENT, why)
+        _check_statement(job.instance)
         workspace = stage.workspace()
         validation = validate_instance(
             job.instance,
@@ -133,6 +132,18 @@ def prove(
         stage.tidy(kept)
 
 
+def _check_statement(one: Instance) -> None:
+    """Refuse what nobody could solve from its text alone; it takes no build to know."""
+    if why := vague(one.problem_statement, one.kind):
+        raise RejectedError(Reason.STATEMENT, why)
+    if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
+        raise RejectedError(
+            Reason.STATEMENT,
+            "the tests use names that the fix introduces and the statement does not tell: "
+            + ", ".join(names[:5]),
+        )
+
+
 def test_files(job: Job) -> tuple[str, ...]:
     """The test files of the base commit."""
     files = Clone(job.clone).files(job.instance.base_commit)
@@ -143,6 +154,7 @@ _UNREACHED = re.compile(
     r"Temporary failure in name resolution|[Cc]ould not resolve host|Network is unreachable|ECONNREFUSED"
     r"|ENOTFOUND|EAI_AGAIN|dial tcp|No route to host|Failed to establish a new connection|dns error"
     r"|[Cc]onnection refused|UnknownHostException|[Cc]onnection timed out"
+    r"|invalid peer certificate|certificate verify failed|self[- ]signed certificate"
 )
 """What installs print if they can't reach a registry: a fault of this machine, not of the repository."""
 
@@ -233,6 +245,8 @@ class _Stage:
         for workspace in self.built:
             if self.alone and workspace.folder != last:
                 discard(workspace.folder)
+        if self.built:
+            pool.sweep(pool.place(self.build.cache_root))
 
     def _tree(self) -> Path:
         self.log("take the base tree")

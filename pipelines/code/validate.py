@@ -20,7 +20,6 @@ from envgen.core.patches import split_patch
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.code.compare import Kind, PatchEffect, State, compare, merge
-from envgen.pipelines.code.leaks import untold
 from envgen.pipelines.code.split import SOURCE_SUFFIXES
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
 from envgen.pipelines.code.verdicts import REHEARSALS, patient, prove_verdicts, verdict_gate
@@ -126,7 +125,6 @@ class _Prover:
         exam, comparison = self._placed(self._with_canaries(exam), touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
-        self._check_names(comparison)
         if comparison.pass_to_fail:
             raise RejectedError(Reason.PASS_TO_FAIL, _listed(comparison.pass_to_fail))
         tests = CodeTests(
@@ -151,18 +149,6 @@ class _Prover:
             evidence=self._evidence(tests),
             counts=self.counts(),
         )
-
-    def _check_names(self, comparison: PatchEffect) -> None:
-        """Refuse tests that pass only with names which nobody was told."""
-        one = self.instance
-        if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
-            kinds = {comparison.kinds.get(name) for name in comparison.fail_to_pass}
-            message = "the tests use names that the fix introduces and the statement does not tell"
-            if kinds == {Kind.NOT_BUILT}:
-                message = (
-                    "no fail-to-pass test builds without names that the statement does not tell"
-                )
-            raise RejectedError(Reason.STATEMENT, f"{message}: {_listed(names)}")
 
     def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Those that a runner may be given: it refuses data, and what the test patch takes away."""

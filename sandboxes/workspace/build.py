@@ -26,7 +26,7 @@ from envgen.core.errors import MissingToolError, WorkspaceError, install_hint
 from envgen.core.limits import fault
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.untrusted_files import read_regular
-from envgen.sandboxes.workspace import images, layers, parts, store
+from envgen.sandboxes.workspace import images, layers, parts, pool, store
 from envgen.sandboxes.workspace.attend import attend
 from envgen.sandboxes.workspace.open import Workspace, load
 from envgen.sandboxes.workspace.packages import BY_LANGUAGE, programs
@@ -129,6 +129,7 @@ def build_workspace(
                 access = builder.access(certificates, mounts, downloads)
                 builder.install(tree, access, settings, certificates, install_s)
             baseline = builder.build(build_s)
+            pool.share(folder / "env", pool.place(cache_root))
             found = Workspace(
                 key=place.name,
                 folder=place,

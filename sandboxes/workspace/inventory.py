@@ -12,7 +12,7 @@ from envgen.core.errors import WorkspaceError
 from envgen.core.limits import Count, Label
 from envgen.core.types import Record
 from envgen.sandboxes import docker
-from envgen.sandboxes.workspace import images, store
+from envgen.sandboxes.workspace import images, pool, store
 from envgen.sandboxes.workspace.layers import HOST, RECORD, known_layers, layer, layers_folder
 from envgen.sandboxes.workspace.open import load
 
@@ -74,6 +74,7 @@ def clean(
                 (store.discard if item.kind == "workspace" else store.remove)(item.path)
             else:
                 images.remove(item.name)
+        pool.sweep(pool.place(cache_root))
         if not docker.unavailable():
             docker.reap()
     return gone

@@ -64,11 +64,12 @@ def recipe(
         variables["PYTHONPATH"] = ":".join(
             f"{REPOSITORY}/{folder}".rstrip("/") for folder in ("", "src", "lib")
         )
+    version = choose_version(files, cutoff, _pythons(layer))
     return Recipe(
         language=language,
-        version=choose_version(files, cutoff, _pythons(layer)),
+        version=version,
         runner="pytest",
-        install=_install(files, project, packaged, cutoff),
+        install=_install(files, project, packaged, cutoff, version),
         variables=variables,
         cutoff=cutoff,
     )
@@ -78,8 +79,15 @@ def _pythons(name: str) -> list[str]:
     return list(pythons() if name == HOST else find_layer(name).pythons)
 
 
-_COMPILE = f"{DEPENDENCIES}/bin/python -W ignore -m compileall -q {DEPENDENCIES}/lib || :"
-"""Modules are compiled, as pip does: old ones warn when they are, and tests may turn warnings into errors."""
+def _compile(version: str) -> str:
+    """Compile modules, as pip does: old ones warn then, and tests may turn warnings into errors.
+
+    What is compiled holds no time of its source (PEP 552), so that it is the same in each workspace.
+    """
+    check = "" if version == "3.6" else "--invalidation-mode unchecked-hash "
+    return (
+        f"{DEPENDENCIES}/bin/python -W ignore -m compileall -q -j 0 {check}{DEPENDENCIES}/lib || :"
+    )
 
 
 def _can_build(project: dict[str, Any]) -> bool:
@@ -87,7 +95,7 @@ def _can_build(project: dict[str, Any]) -> bool:
 
 
 def _install(
-    files: TreeFiles, project: dict[str, Any], packaged: bool, cutoff: str | None
+    files: TreeFiles, project: dict[str, Any], packaged: bool, cutoff: str | None, version: str
 ) -> tuple[str, ...]:
     """First what must succeed, then what tests may want, one group at a time."""
     itself = ["-e", "."] if packaged else []
@@ -110,7 +118,7 @@ def _install(
     if packaged:
         commands.append("uv pip list -q --editable --format=freeze | grep -q . # stays editable")
     commands.append(f"uv pip freeze -q --exclude-editable > {DEPENDENCIES}/pins.txt")
-    commands.append(_COMPILE)
+    commands.append(_compile(version))
     return tuple(commands)
 
 
