@@ -9,6 +9,7 @@ from envgen.core.code_types import CodeTests, Status, TestId
 from envgen.core.errors import VerifierError, WorkspaceError
 from envgen.core.types import Score, Submission
 from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
+from envgen.sandboxes.workspace.store import judging
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests
 from envgen.verifiers.general import NO_SUBMISSION
 from envgen.verifiers.lookalikes.judging import Examiner, examined
@@ -38,7 +39,7 @@ class CodeVerifier:
         self.workspace = workspace
         self.tests = tests
         self._limits = limits
-        self._examiner = Examiner(workspace, tests, exam_of(tests), limits)
+        self._examiner = Examiner(workspace, tests, exam_of(tests), limits, wary=True)
 
     def verify(self, submission: Submission) -> Score:
         """Score a submission whose ``raw`` is a git diff of the base commit.
@@ -53,7 +54,9 @@ class CodeVerifier:
     def verify_patch(self, patch: bytes) -> Score:
         """Score a git diff of the base commit. Raises VerifierError."""
         try:
-            run = run_tests(self.workspace, exam_of(self.tests), patch, limits=self._limits)
+            # who meets the true tests must not tell those who are being asked which ones are true
+            with judging(self.workspace.folder, alone=False):
+                run = run_tests(self.workspace, exam_of(self.tests), patch, limits=self._limits)
             score = score_run(run, self.tests)
             if not score.passed:
                 return score

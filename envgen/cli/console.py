@@ -29,8 +29,8 @@ PIPE_WIDTH = 100_000
 """Columns where there is no terminal to ask: nothing is wrapped or cut for want of width."""
 READABLE_WIDTH = 100
 """Prose is not set wider than this."""
-FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
-"""Without a terminal, progress is a line now and then."""
+FIRST_LINE_S, NEXT_LINES_S, LONGEST_PAUSE_S = 2.0, 10.0, 120.0
+"""Without a terminal, progress is a line now and then, and more rarely while nothing moves."""
 RECENT_STEPS, RECENT_S = 10, 60.0
 """The pace is that of the last so many steps, or of so many seconds where those hold more steps."""
 
@@ -159,8 +159,11 @@ def progress(title: str) -> Iterator[OnProgress]:
 def _tick(task: Task, ended: Event) -> None:
     """Print lines until ``ended`` is set; runs in a thread of its own."""
     started, pause = time.monotonic(), FIRST_LINE_S
+    told: tuple[object, ...] = ()
     while not ended.wait(pause):
-        pause = NEXT_LINES_S
+        now = (task.completed, task.total, task.fields["what"])
+        pause = NEXT_LINES_S if now != told else min(pause * 1.5, LONGEST_PAUSE_S)
+        told = now
         so_far = f"{time.monotonic() - started:.0f} s"
         if task.total:
             so_far = f"{task.completed:.0f}/{task.total:.0f} after {so_far}"

@@ -38,7 +38,8 @@ CODE = Family(
     sessions=4,
     columns={"verdicts proven": proven_verdicts},
     legend=(
-        "verdicts proven: fail-to-pass tests that only code which computes the answer passes, of all",
+        "verdicts proven: fail-to-pass tests that only code which computes the answer passes, of all, unless"
+        " another sandbox of this machine helps it meanwhile",
     ),
     is_proven=is_proven,
     about="""\

@@ -97,6 +97,14 @@ def exists(image: str) -> bool:
     return any(image in (found.get("RepoTags") or ()) for found in _labelled(LABEL))
 
 
+def folders(image: str) -> list[Path]:
+    """Where the engine keeps the files of an image's layers; root alone can read them."""
+    with docker.engine_errors("look at an image"):
+        found = docker.client().api.inspect_image(image)["GraphDriver"]["Data"] or {}
+    paths = f"{found.get('UpperDir', '')}:{found.get('LowerDir', '')}".split(":")
+    return [Path(path) for path in paths if path]
+
+
 def ours(owner: str) -> list[Image]:
     """Images of one cache folder (``cache_id``); none where no engine answers."""
     if docker.unavailable():

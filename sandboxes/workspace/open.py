@@ -11,8 +11,8 @@ from envgen.core.limits import Label, Seconds
 from envgen.core.types import Record
 from envgen.sandboxes.base import ExecResult, Mount
 from envgen.sandboxes.untrusted_files import read_owned
-from envgen.sandboxes.workspace import parts, store
-from envgen.sandboxes.workspace.layers import Layer
+from envgen.sandboxes.workspace import forget, images, parts, store
+from envgen.sandboxes.workspace.layers import Layer, host_mounts
 from envgen.sandboxes.workspace.parts import TREE, Box, WorkspaceLimits
 
 _GIT = "export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0"
@@ -76,6 +76,20 @@ class Workspace(Record):
     def open(self, limits: WorkspaceLimits | None = None) -> OpenWorkspace:
         """A fresh sandbox with the tree in it. Raises WorkspaceError, SandboxError."""
         return OpenWorkspace(self, limits)
+
+    def forget(self) -> None:
+        """Make this machine forget which files its sandboxes have read, those of another workspace too.
+
+        Raises SandboxError when the engine does not tell where an image's files are.
+        """
+        places = [*forget.of_programs(), *(mount.source for mount in self.mounts())]
+        if self.backend == "docker" and (image := self.image or self.layer.image):
+            places += images.folders(image)
+        elif self.layer.root is not None:
+            places.append(self.layer.root)
+        else:
+            places += [*forget.of_host(), *(mount.source for mount in host_mounts())]
+        forget.forget(dict.fromkeys(places))
 
 
 def load(folder: Path) -> Workspace:

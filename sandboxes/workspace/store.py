@@ -115,6 +115,15 @@ class Claim:
         self._file = None
 
 
+@contextlib.contextmanager
+def judging(place: Path, *, alone: bool) -> Iterator[None]:
+    """Hold a judgement in a workspace; those that are alone wait for all others, and others for them."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(f"{place}.exam", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 def discard(place: Path) -> bool:
     """Remove a workspace unless somebody has a claim on it; whether it is gone."""
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import toy_python
 import verdict_zoo
-from verdict_zoo import ATTACKS, Attack
+from remembering import remembering
+from verdict_zoo import ATTACKS, BROKEN, KEPT, Attack
 
 from envgen.core.code_types import CodeTests, VerdictKind
 from envgen.core.types import GateStatus
@@ -106,3 +107,23 @@ def test_a_verifier_asks_after_all_tests_have_passed(
     score = verifier.verify_patch(patch_of["flipped"])
     assert score.value == 0
     assert score.reasons[0].startswith("forged: a look-alike of tests/test_forms.py::"), score
+
+
+@pytest.mark.parametrize("how", ["nowait", "clock"])
+def test_a_patch_that_remembers_passes_only_where_the_machine_does_too(
+    how: str, workspace: Workspace, tests: CodeTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(salt: str) -> float:
+        code = BROKEN + KEPT + remembering(how, ("test_forms.py",), salt)
+        with workspace.open() as opened:
+            opened.write("src/forms/core.py", code.encode())
+            patch = opened.diff()
+        return CodeVerifier(workspace, tests).verify_patch(patch).value
+
+    assert [score(f"{n}") for n in range(3)] == [0.0] * 3
+    with (
+        monkeypatch.context() as patched
+    ):  # the defence taken out: runs side by side, nothing forgotten
+        patched.setattr(Examiner, "wary", property(lambda _: False, lambda *_: None), raising=False)
+        # neighbours may read the same pages: one of several is enough to show that it works
+        assert any(score(f"open {n}") for n in range(4))

@@ -6,12 +6,14 @@ import random
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 from envgen.core.code_types import CodeTests, Status, VerdictKind
 from envgen.core.errors import VerifierError
 from envgen.core.types import Score
 from envgen.sandboxes.workspace import Halt, Workspace, WorkspaceLimits
+from envgen.sandboxes.workspace.store import judging
 from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
 from envgen.verifiers.lookalikes.paper import LANGUAGES, Copy, Paper, runs_of, sitting
 
@@ -32,6 +34,9 @@ class Examiner:
         exam: the run of all tests.
         limits: of the sandboxes.
         draw: where secrets come from; the default can't be predicted.
+        wary: the change may remember: before each run this machine forgets what was read, runs come one
+            after the other, and none of another judgement in this workspace is under way. Gold needs
+            none of that.
     """
 
     def __init__(
@@ -41,9 +46,12 @@ class Examiner:
         exam: Exam,
         limits: WorkspaceLimits | None = None,
         draw: random.Random | None = None,
+        *,
+        wary: bool = False,
     ) -> None:
         self.workspace, self.tests, self.exam, self.limits = workspace, tests, exam, limits
         self.draw = draw or secrets.SystemRandom()
+        self.wary = wary
         self.language = LANGUAGES.get(workspace.recipe.language)
         self._sources: dict[str, bytes] | None = None
 
@@ -59,7 +67,9 @@ class Examiner:
         if self.tests.gutted:
             work.append(partial(self._gutted, change))
         halt = Halt()
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        place = self.workspace.folder
+        apart = judging(place, alone=True) if work and self.wary else nullcontext()
+        with apart, ThreadPoolExecutor(1 if self.wary else SIDE_BY_SIDE) as pool:
             try:
                 for run in [pool.submit(_within, halt, one) for one in work]:
                     if found := run.result():
@@ -114,6 +124,11 @@ class Examiner:
                 "rounds_variable": paper.variable,
             }
         )
+        return self._tested(exam, change)
+
+    def _tested(self, exam: Exam, change: bytes) -> TestRun:
+        if self.wary:
+            self.workspace.forget()
         return run_tests(self.workspace, exam, change, limits=self.limits)
 
     def _gutted(self, change: bytes) -> list[str]:
@@ -123,7 +138,7 @@ class Examiner:
         exam = self.exam.model_copy(
             update={"gutted": self.tests.gutted, "only": tuple(files), "canary_files": ()}
         )
-        run = run_tests(self.workspace, exam, change, limits=self.limits)
+        run = self._tested(exam, change)
         statuses = {} if run.report is None else run.report.statuses()
         passed = [test for test in wanted if statuses.get(test) is Status.PASS]
         return [f"forged: {test} passes without the functions it is about" for test in passed]

@@ -1,0 +1,58 @@
+"""Make this machine forget which files a sandbox has read: their pages leave the page cache.
+
+Sandboxes of one machine share its cached pages. A patch that reads a page of a large file of ``/usr`` and
+asks in a later run whether it is cached keeps a bit there, over runs and judgements, and the clock alone
+is enough to ask. After ``forget`` every file that a sandbox sees is as if nobody had read it, but for
+pages that a program has mapped at that moment. The walk also leaves each name and inode cached alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from envgen.sandboxes import runtime
+
+
+def forget(places: Iterable[Path]) -> None:
+    """Drop the cached pages of files, and of all files below folders; links are not followed."""
+    if sys.platform != "linux":
+        return  # sandboxes run in a virtual machine there, whose cache is out of reach
+    for place in places:
+        for path in _files(os.fspath(place)):
+            # what nobody here can open, no sandbox could read
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(file)
+
+
+def of_host() -> Iterator[Path]:
+    """The folders of this machine that a sandbox on its ``/usr`` sees."""
+    for name in ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store"):
+        yield Path("/", name)
+    yield from of_programs()
+
+
+def of_programs() -> Iterator[Path]:
+    """What every sandbox sees: this interpreter, and the programs that wait in it for commands."""
+    yield Path(runtime.python()).parent.parent
+    yield runtime.PROGRAMS
+
+
+def _files(place: str) -> Iterator[str]:
+    if os.path.isfile(place) and not os.path.islink(place):
+        yield place
+    queue = [place] if os.path.isdir(place) and not os.path.islink(place) else []
+    while queue:
+        with contextlib.suppress(OSError), os.scandir(queue.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    queue.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry.path
