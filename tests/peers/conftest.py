@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import toy_python
 from peer_play import ROOT, Peer
 
+from envgen.core.errors import PipelineError
+from envgen.core.types import CallRecord
 from envgen.environments.hosts import open_dataset
+from envgen.pipelines.code import bundle
 from envgen.pipelines.code.prove import Job
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.store.dataset import Dataset
@@ -65,5 +71,36 @@ def code_tasks(folder: Path) -> Dataset:
     names = {"id": "toy__store-8", "repo": "toy/store", "problem_statement": told}
     other = toy_python.instance(two).model_copy(update=names)
     jobs = (Job(toy_python.instance(one), one), Job(other, two))
-    assert toy_python.generated(one, folder / "ds", *jobs).tasks == len(jobs)
+    with prying("touch verifier.json; "), pytest.raises(PipelineError, match="no instance"):
+        toy_python.generated(one, folder / "planted", jobs[0])
+    with prying():
+        assert toy_python.generated(one, folder / "ds", *jobs).tasks == len(jobs)
     return Dataset.open(folder / "ds")
+
+
+@contextmanager
+def prying(first: str = "") -> Iterator[None]:
+    """Gold looks around by its shell first, and ruins the repository where it finds a secret.
+
+    So each peer's reward tells whether something secret is within the agent's reach there.
+    """
+
+    def calls(gold: bytes) -> tuple[CallRecord, ...]:
+        others = bundle_calls(gold)
+        return (others[0].model_copy(update={"arguments": {"command": first + LOOK}}), *others)
+
+    bundle_calls = bundle.gold_calls
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "gold_calls", calls)
+        yield
+
+
+SECRET_FILES = ("verifier.json", "gold.patch", "gold.jsonl", "evidence.json", "constraints.json")
+TOLD = base64.b64encode(b"test_total_counts").decode()  # or the command would find itself
+_NAMED = " -o ".join(f"-name {name}" for name in SECRET_FILES)
+LOOK = f"""base64 -d <<< {TOLD} > /tmp/.words
+{{ find / -path /proc -prune -o -path /usr -prune -o \\( {_NAMED} \\) -print
+  cat /proc/*/environ /proc/*/cmdline | grep -aF -f /tmp/.words
+  grep -rslF -f /tmp/.words --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude=.words /
+}} 2>/dev/null | grep -q . && rm -rf /work/repo/*; true"""
+"""Searches files, environments and command lines for the verifier's files and the name of a hidden test."""
