@@ -21,6 +21,7 @@ import urllib.parse
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpcore
@@ -42,6 +43,8 @@ THREADS_PER_POOL = 8
 _SLICE_S = 0.1
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _MAX_BODY_BYTES = 64 << 20
+_KEY_START = 12
+"""Characters by which a key is known."""
 
 
 class HttpConfig(Record):
@@ -210,7 +213,8 @@ class Http:
         for attempt in itertools.count():
             waiter.check()
             try:
-                return self._once("POST", path, content, parse, waiter)
+                with self._key_hidden():
+                    return self._once("POST", path, content, parse, waiter)
             except TransientError as error:
                 if attempt >= self._config.max_retries:
                     raise PolicyError(
@@ -272,7 +276,7 @@ class Http:
 
     def _refuse(self, response: httpcore.Response, path: str) -> None:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
-        text = self._without_key(body.decode("utf-8", "replace").strip())
+        text = body.decode("utf-8", "replace").strip()
         headers = {name.lower(): value for name, value in response.headers}
         message = f"HTTP {response.status}: {text[:300]}"
         if response.status in (400, 413, 422, 500):
@@ -284,10 +288,22 @@ class Http:
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
         raise PolicyError(f"{self._url(path)}: {message}", hint, response.status)
 
+    @contextmanager
+    def _key_hidden(self) -> Iterator[None]:
+        """Errors quote what a server sent, with whatever status; they are shown and stored."""
+        try:
+            yield
+        except (TransientError, PolicyError) as error:
+            error.args = tuple(
+                self._without_key(one) if isinstance(one, str) else one for one in error.args
+            )
+            raise
+
     def _without_key(self, text: str) -> str:
-        """A server's words, which are logged and stored, without the key that it may quote."""
+        """A server's words without the key that they may quote, also where they were cut within it."""
         key = str(self._headers.get("Authorization", "")).removeprefix("Bearer ")
-        return text.replace(key, "[key]") if key else text
+        rest = r"[\w.~+/=-]*" if len(key) > _KEY_START else ""
+        return re.sub(re.escape(key[:_KEY_START]) + rest, "[key]", text) if key else text
 
     def _pool(self) -> httpcore.ConnectionPool:
         """This thread's pool."""

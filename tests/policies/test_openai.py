@@ -540,3 +540,25 @@ def test_bad_specs_say_what_to_do(spec: str, options: dict[str, Any], message: s
 def test_model_names_may_hold_an_at_sign() -> None:
     parsed = parse_policy("openai:org/model@v1@http://localhost:1/v1")
     assert parsed.name == "openai:org/model@v1"
+
+
+KEY = "sk-0123456789-abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Raw(200, json.dumps({"error": {"message": f"no such key: {KEY}"}})),
+        Raw(200, json.dumps({"choices": KEY})),
+        Raw(200, f"<html>{'-' * 50}{KEY}</html>"),  # the error's start of the reply ends within it
+        Raw(200, json.dumps({"choices": [{"message": {}, "error": KEY}]})),
+        Raw(302, "", {"Location": f"http://elsewhere.example/?key={KEY}"}),
+        Raw(500, KEY),
+    ],
+)
+def test_no_error_quotes_the_key(sent: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODD_KEY", KEY)
+    with ModelServer([sent]) as server, pytest.raises(PolicyError) as told:
+        ask(policy(server, api_key_env="ODD_KEY", max_retries=0))
+    assert KEY[:20] not in str(told.value) + told.value.hint
+    assert "[key]" in str(told.value) + told.value.hint
