@@ -43,6 +43,8 @@ THREADS_PER_POOL = 8
 _SLICE_S = 0.1
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _MAX_BODY_BYTES = 64 << 20
+_MAX_PARTS = 1 << 21
+"""Lists and objects of a reply; each may be 3 bytes of it and 150 bytes of memory."""
 _KEY_START = 12
 """Characters by which a key is known."""
 
@@ -405,6 +407,8 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
         ContextOverflowError: if it reports that the conversation is too long.
     """
     body = b"".join(chunks)
+    if body.count(b"[") + body.count(b"{") > _MAX_PARTS:
+        raise TransientError(f"the reply has more than {_MAX_PARTS} parts")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -425,9 +429,13 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
     Raises:
         TransientError: when an event is no JSON or reports an error.
     """
-    pending = b""
+    pending = bytearray()  # a line that comes in many pieces is searched and copied once
     for chunk in itertools.chain(chunks, (b"\n",)):
-        *lines, pending = (pending + chunk).split(b"\n")
+        if b"\n" not in chunk:
+            pending += chunk
+            continue
+        *lines, rest = (bytes(pending) + chunk).split(b"\n")
+        pending = bytearray(rest)
         for line in lines:
             field, _, value = line.strip().partition(b":")
             if field != b"data":

@@ -562,3 +562,22 @@ def test_no_error_quotes_the_key(sent: Raw, monkeypatch: pytest.MonkeyPatch) -> 
         ask(policy(server, api_key_env="ODD_KEY", max_retries=0))
     assert KEY[:20] not in str(told.value) + told.value.hint
     assert "[key]" in str(told.value) + told.value.hint
+
+
+def test_a_price_that_no_reply_has_is_refused() -> None:
+    reply = {**chat("ok"), "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 1e12}}
+    with ModelServer([reply]) as server, pytest.raises(PolicyError, match="cost"):
+        ask(policy(server, max_retries=0))
+
+
+def test_calls_without_end_are_cut() -> None:
+    calls = [call("f", "{}", f"c{i}") for i in range(5_000)]
+    with ModelServer([chat("", tool_calls=calls)]) as server:
+        got = ask(policy(server)).message.tool_calls
+    assert 64 < len(got) < 2_000  # an environment takes 64, and refuses more
+
+
+def test_a_reply_of_millions_of_parts_is_refused() -> None:
+    body = '{"choices": [' + "{}," * (5 << 20) + "{}]}"
+    with ModelServer([Raw(200, body)]) as server, pytest.raises(PolicyError, match="parts"):
+        ask(policy(server, max_retries=0))
