@@ -176,6 +176,8 @@ def _told(repo: str) -> Iterator[None]:
         ) from error
     except HfHubHTTPError as error:
         raise StoreError(f"the Hub refuses {repo!r}: {str(error).splitlines()[0][:300]}") from error
+    except ValueError as error:  # the client refuses names of files that would leave the folder
+        raise StoreError(f"{repo!r} can't be taken: {str(error)[:300]}") from error
     except RuntimeError as error:  # an upload that failed; the client tells why in the cause
         raise StoreError(f"the upload broke: {error.__cause__ or error}", "push again") from error
     except (_network(HfHubHTTPError), ConnectionError) as error:

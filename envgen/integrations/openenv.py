@@ -58,12 +58,19 @@ class Talk:
             await self._socket.close(1013)
             return
         try:
-            while await self._answer(await self._socket.receive_text()):
+            while await self._answer(await self._heard()):
                 pass
         except (WebSocketDisconnect, RuntimeError):
             pass  # the client is gone
         finally:
             await self._seats.close(self._seat)
+
+    async def _heard(self) -> str:
+        """The next message; one of bytes is empty, which is no JSON."""
+        try:
+            return await self._socket.receive_text()
+        except KeyError:  # Starlette's way to say that it is of bytes
+            return ""
 
     async def _answer(self, raw: str) -> bool:
         """Whether the client goes on."""

@@ -21,6 +21,7 @@ import urllib.parse
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpcore
@@ -42,6 +43,10 @@ THREADS_PER_POOL = 8
 _SLICE_S = 0.1
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _MAX_BODY_BYTES = 64 << 20
+_MAX_PARTS = 1 << 21
+"""Lists and objects of a reply; each may be 3 bytes of it and 150 bytes of memory."""
+_KEY_START = 12
+"""Characters by which a key is known."""
 
 
 class HttpConfig(Record):
@@ -210,7 +215,8 @@ class Http:
         for attempt in itertools.count():
             waiter.check()
             try:
-                return self._once("POST", path, content, parse, waiter)
+                with self._key_hidden():
+                    return self._once("POST", path, content, parse, waiter)
             except TransientError as error:
                 if attempt >= self._config.max_retries:
                     raise PolicyError(
@@ -272,7 +278,7 @@ class Http:
 
     def _refuse(self, response: httpcore.Response, path: str) -> None:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
-        text = self._without_key(body.decode("utf-8", "replace").strip())
+        text = body.decode("utf-8", "replace").strip()
         headers = {name.lower(): value for name, value in response.headers}
         message = f"HTTP {response.status}: {text[:300]}"
         if response.status in (400, 413, 422, 500):
@@ -284,10 +290,22 @@ class Http:
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
         raise PolicyError(f"{self._url(path)}: {message}", hint, response.status)
 
+    @contextmanager
+    def _key_hidden(self) -> Iterator[None]:
+        """Errors quote what a server sent, with whatever status; they are shown and stored."""
+        try:
+            yield
+        except (TransientError, PolicyError) as error:
+            error.args = tuple(
+                self._without_key(one) if isinstance(one, str) else one for one in error.args
+            )
+            raise
+
     def _without_key(self, text: str) -> str:
-        """A server's words, which are logged and stored, without the key that it may quote."""
+        """A server's words without the key that they may quote, also where they were cut within it."""
         key = str(self._headers.get("Authorization", "")).removeprefix("Bearer ")
-        return text.replace(key, "[key]") if key else text
+        rest = r"[\w.~+/=-]*" if len(key) > _KEY_START else ""
+        return re.sub(re.escape(key[:_KEY_START]) + rest, "[key]", text) if key else text
 
     def _pool(self) -> httpcore.ConnectionPool:
         """This thread's pool."""
@@ -389,6 +407,8 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
         ContextOverflowError: if it reports that the conversation is too long.
     """
     body = b"".join(chunks)
+    if body.count(b"[") + body.count(b"{") > _MAX_PARTS:
+        raise TransientError(f"the reply has more than {_MAX_PARTS} parts")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -409,9 +429,13 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
     Raises:
         TransientError: when an event is no JSON or reports an error.
     """
-    pending = b""
+    pending = bytearray()  # a line that comes in many pieces is searched and copied once
     for chunk in itertools.chain(chunks, (b"\n",)):
-        *lines, pending = (pending + chunk).split(b"\n")
+        if b"\n" not in chunk:
+            pending += chunk
+            continue
+        *lines, rest = (bytes(pending) + chunk).split(b"\n")
+        pending = bytearray(rest)
         for line in lines:
             field, _, value = line.strip().partition(b":")
             if field != b"data":

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -208,12 +207,8 @@ def _no_failure(choice: Mapping[str, Any]) -> None:
 def parse_reply(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(choice, usage) of a reply that was to be streamed; some servers answer in one piece all the same."""
     waiting = iter(chunks)
-    head = b""
-    for chunk in waiting:
-        head += chunk
-        if head.strip():
-            break
-    parse = parse_whole if head.lstrip()[:1] == b"{" else parse_stream
+    head = next((text for chunk in waiting if (text := chunk.lstrip())), b"")
+    parse = parse_whole if head[:1] == b"{" else parse_stream
     return parse(itertools.chain((head,), waiting))
 
 
@@ -222,16 +217,15 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
 
     Nobody asks for more than one choice, so their index is not looked at: TGI numbered tokens by it.
     """
-    message: dict[str, Any] = {"content": "", "reasoning_content": "", "refusal": ""}
-    calls: list[_CallParts] = []
-    old: list[_CallParts] = []
+    parts: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    calls, old = _Calls(), _Calls()
     usage: dict[str, Any] = {}
     finish: str | None = None
     for found in parse_events(chunks):
         if (
             found is None
         ):  # a parser may swallow the event with the reason, never a whole call's end
-            finish = finish or ("tool_calls" if _are_whole(calls) else None)
+            finish = finish or ("tool_calls" if calls.are_whole() else None)
             break
         event = checked(found)
         usage = dict(event.get("usage") or usage)
@@ -239,32 +233,46 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
             _no_failure(choice)
             delta = choice.get("delta") or choice.get("message") or {}
             finish = choice.get("finish_reason") or finish
-            message["content"] += _text(delta.get("content"))
-            message["refusal"] += _text(delta.get("refusal"))
+            parts["content"].append(_text(delta.get("content")))
+            parts["refusal"].append(_text(delta.get("refusal")))
             thought = delta.get("reasoning_content") or delta.get("reasoning")
-            message["reasoning_content"] += _text(thought)
-            _merge_calls(calls, _listed(delta.get("tool_calls")))
+            parts["reasoning_content"].append(_text(thought))
+            calls.merge(_listed(delta.get("tool_calls")))
             if delta.get("function_call"):
-                _merge_calls(old, [{"index": 0, "function": delta["function_call"]}])
-    calls = calls or old
+                old.merge([{"index": 0, "function": delta["function_call"]}])
     if finish is None:
         raise TransientError("the stream ended before the reply did")
-    if calls:
+    message: dict[str, Any] = {name: "".join(texts) for name, texts in parts.items()}
+    if written := calls.all or old.all:
         message["tool_calls"] = [
             {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-            for call in sorted(calls, key=lambda call: call.index)
+            for call in sorted(written, key=lambda call: call.index)
         ]
     return {"message": message, "finish_reason": finish}, usage
 
 
-@dataclass
+_MAX_CALLS = 1_024
+"""Calls of a reply that are kept: far more than an environment takes, which refuses the message as it is."""
+_MAX_LOOKED = 1 << 26
+"""Characters that are read in all to see whether a call is whole, which each of its pieces may ask."""
+_MAX_NAME = 4_096
+
+
 class _CallParts:
     """A tool call as its deltas come."""
 
-    index: int
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self._pieces: list[str] = []
+        self._last = ""
+        self._looked = 0
+
+    @property
+    def arguments(self) -> str:
+        """What came of them."""
+        return "".join(self._pieces)
 
     def is_another(self, call_id: str, name: str) -> bool:
         """Whether a delta that says this belongs to a further call, whatever its index.
@@ -276,16 +284,20 @@ class _CallParts:
             return False
         if self.id and call_id:
             return call_id != self.id
-        return is_object(self.arguments)
+        if self._looked > _MAX_LOOKED or not self._last.endswith("}"):
+            return False
+        text = self.arguments
+        self._looked += len(text)
+        return is_object(text)
 
     def add(self, call_id: str, name: str, arguments: Any) -> None:
         """Take in one delta. A name may come in pieces, once, with every delta, or grow with each."""
         self.id = self.id or call_id
-        self.name = name if name.startswith(self.name) else self.name + name
-        if isinstance(arguments, str):
-            self.arguments += arguments
-        elif arguments:  # in one piece; null and {} announce text that follows
-            self.arguments += json.dumps(arguments)
+        self.name = name if name.startswith(self.name) else (self.name + name)[:_MAX_NAME]
+        if not isinstance(arguments, str):  # in one piece; null and {} announce text that follows
+            arguments = json.dumps(arguments) if arguments else ""
+        self._pieces.append(arguments)
+        self._last = arguments.rstrip() or self._last
 
 
 def is_object(text: str) -> bool:
@@ -296,8 +308,37 @@ def is_object(text: str) -> bool:
         return False
 
 
-def _are_whole(calls: Sequence[_CallParts]) -> bool:
-    return bool(calls) and all(call.name and is_object(call.arguments) for call in calls)
+class _Calls:
+    """The tool calls of a stream: each delta is put to the call that it goes on with, or begins one."""
+
+    def __init__(self) -> None:
+        self.all: list[_CallParts] = []
+        self._latest: dict[int, _CallParts] = {}
+        self._named: dict[str, int] = {}
+        """An id -> the index of the first call that has it."""
+
+    def are_whole(self) -> bool:
+        """Whether there are calls, and each has come to its end."""
+        return bool(self.all) and all(call.name and is_object(call.arguments) for call in self.all)
+
+    def merge(self, deltas: Iterable[Mapping[str, Any]]) -> None:
+        """Take in the deltas of one event."""
+        for position, delta in enumerate(deltas):
+            function = delta.get("function") or {}
+            call_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
+            place = delta.get("index")
+            if not isinstance(place, int):
+                new = len(self.all) if call_id else position
+                place = self._named.get(call_id, new) if call_id else new
+            call = self._latest.get(place)
+            if call is None or call.is_another(call_id, name):
+                if len(self.all) == _MAX_CALLS:
+                    return
+                call = self._latest[place] = _CallParts(place)
+                self.all.append(call)
+            call.add(call_id, name, function.get("arguments"))
+            if call.id:
+                self._named.setdefault(call.id, place)
 
 
 def _listed(calls: Any) -> list[Any]:
@@ -334,7 +375,7 @@ def read_message(
     content = _text(wire.get("content")) or _text(wire.get("refusal"))
     thought = _text(wire.get("reasoning_content") or wire.get("reasoning"))
     reasoning = thought if thought.strip() else None
-    written = _listed(wire.get("tool_calls"))
+    written = _listed(wire.get("tool_calls"))[:_MAX_CALLS]
     if not written and isinstance(wire.get("function_call"), Mapping):
         written.append({"function": wire["function_call"]})
     if not written and read_text:

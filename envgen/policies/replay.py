@@ -12,6 +12,8 @@ import base64
 import io
 import json
 import time
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock
@@ -23,13 +25,26 @@ from pydantic import ValidationError
 
 from envgen.core.canonical import dumps, sha256
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.core.limits import Label, Money, Sha256, Text
+from envgen.core.limits import Label, Money, Sha256, Text, fault
 from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply, SamplingMask, Tokens, Tool
 from envgen.policies.preflight import preflight
 
 _ODD = "surrogatepass"
 """Models write lone surrogates, too."""
+_MAX_LINE = 1 << 27
+"""Characters; a file of zeros is one line."""
+_MAX_TOKENS = 1 << 28
+"""Bytes of the tokens of a reply: zeros compress to nearly nothing."""
+_BROKEN = (
+    ValueError,
+    KeyError,
+    EOFError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+)
 
 
 def request_key(
@@ -219,24 +234,25 @@ def _cut_last_line(path: Path) -> None:
 
 def _lines(path: Path) -> list[RecordedLine]:
     """The recording's lines; a last one that was cut off is left out."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"the recording {str(path)!r} is no regular file")
+    lines: list[RecordedLine] = []
     try:
-        texts = path.read_text(encoding="utf-8", errors=_ODD).splitlines()
+        with path.open(encoding="utf-8", errors=_ODD) as file:
+            while text := file.readline(_MAX_LINE):
+                where = f"line {len(lines) + 1} of {str(path)!r}"
+                try:
+                    content = json.loads(text)
+                except (ValueError, RecursionError) as error:
+                    if len(text) < _MAX_LINE and not file.readline(1):
+                        break
+                    raise ConfigError(f"{where} is not valid JSON") from error
+                try:
+                    lines.append(RecordedLine.model_validate(content))
+                except ValidationError as error:
+                    raise ConfigError(f"{where} is not a recorded reply: {fault(error)}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording {str(path)!r} can't be read: {error}") from error
-    lines = []
-    for i, text in enumerate(texts):
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            if i == len(texts) - 1:
-                break
-            raise ConfigError(f"line {i + 1} of {str(path)!r} is not valid JSON") from error
-        try:
-            lines.append(RecordedLine.model_validate(content))
-        except ValidationError as error:
-            raise ConfigError(
-                f"line {i + 1} of {str(path)!r} is not a recorded reply: {error}"
-            ) from error
     return lines
 
 
@@ -251,8 +267,16 @@ def _packed(tokens: Tokens) -> str:
 
 
 def _unpacked(text: str) -> Tokens:
-    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
-        return unpack_tokens({name: arrays[name] for name in arrays.files})
+    """Raises PolicyError for what ``_packed`` would not have written."""
+    try:
+        content = io.BytesIO(base64.b64decode(text))
+        with zipfile.ZipFile(content) as members:
+            if sum(one.file_size for one in members.infolist()) > _MAX_TOKENS:
+                raise PolicyError(f"recorded tokens are more than {_MAX_TOKENS >> 20} MiB")
+        with np.load(content, allow_pickle=False) as arrays:
+            return unpack_tokens({name: arrays[name] for name in arrays.files})
+    except _BROKEN as error:
+        raise PolicyError(f"recorded tokens can't be read: {error}", "record again") from error
 
 
 def unpack_tokens(arrays: Mapping[str, NDArray[Any]]) -> Tokens:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from envgen.core.limits import Count, Json, Label, Line, Money, Text, Word, fault
+from envgen.core.limits import Count, Json, Label, Line, Text, Word, fault
 from envgen.policies.budget import Price
 from envgen.policies.http import HttpConfig, TransientError
 
@@ -58,7 +58,8 @@ class WireUsage(Wire):
 
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
-    cost: Money | None = None
+    cost: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """US dollars: less than a run's sum may be."""
 
 
 class WireFunction(Wire):
@@ -89,7 +90,7 @@ class WireMessage(Wire):
     refusal: Text | None = None
     reasoning_content: Text | list[Json] | None = None
     reasoning: Text | list[Json] | None = None
-    tool_calls: list[WireCall] | WireLoneCall | None = None
+    tool_calls: Annotated[list[WireCall], Field(max_length=1 << 16)] | WireLoneCall | None = None
     function_call: WireFunction | None = None
 
 
@@ -104,7 +105,7 @@ class WireChoice(Wire):
 class WireReply(Wire):
     """A reply, or an event of a streamed one."""
 
-    choices: list[WireChoice] | None = None
+    choices: Annotated[list[WireChoice], Field(max_length=128)] | None = None
     usage: WireUsage | None = None
 
 

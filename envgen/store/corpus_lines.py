@@ -6,12 +6,12 @@ The corpus in the package is stored so, and made into a file of the user's cache
 from __future__ import annotations
 
 import lzma
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from envgen.core import toml
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label, Language, fault
 from envgen.core.types import Record
@@ -60,7 +60,7 @@ def read_schema(path: str | Path) -> CorpusSchema:
         ConfigError: naming what is wrong in it.
     """
     try:
-        return CorpusSchema.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        return CorpusSchema.model_validate(toml.loads(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ConfigError(f"{str(path)!r}: {fault(error)}") from error
     except (OSError, ValueError) as error:

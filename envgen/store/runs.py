@@ -361,7 +361,7 @@ def _trajectory(record: bytes) -> Trajectory:
         if not opened.eof:
             raise ValueError(f"it is cut short, or longer than {_MAX_RECORD} bytes")
         return Trajectory.model_validate_json(plain)
-    except (zlib.error, ValueError) as error:
+    except (zlib.error, ValueError, TypeError) as error:  # a column may hold a text
         raise StoreError(f"a stored trajectory is corrupt: {error}") from error
 
 

@@ -64,6 +64,17 @@ def test_what_was_changed_on_the_way_is_refused(
     assert not list(tmp_path.glob("*back*"))
 
 
+@pytest.mark.parametrize("name", ["../../escaped", "/tmp/escaped", "..\\escaped", "a\0b"])
+def test_names_that_leave_the_folder_are_refused(
+    hub: HubServer, dataset: Dataset, tmp_path: Path, name: str
+) -> None:
+    there(hub, dataset)
+    hub.files[REPO][name] = b"x"
+    with pytest.raises(StoreError, match="can't be taken"):
+        pull(REPO, tmp_path / "a" / "back", endpoint=hub.url)
+    assert not list(tmp_path.rglob("*escaped*"))
+
+
 def test_what_is_wrong_is_told(hub: HubServer, dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no dataset 'me/none' for you"):
         pull("me/none", tmp_path / "x", endpoint=hub.url)

@@ -306,9 +306,18 @@ def test_web_pages_may_not_play(server: EnvServer) -> None:
     assert http(server, "POST", "/episodes", {"seed": 0}, Host="evil.example")[0] == 403
     assert http(server, "POST", "/episodes", {"seed": 0}, Origin="http://evil.example")[0] == 403
     assert http(server, "POST", "/episodes", {"seed": 0}, Origin=f"http://{host}")[0] == 201
-    evil: Any = "http://evil.example"
-    with pytest.raises(InvalidStatus, match="403"), connect(f"ws://{host}/ws", origin=evil):
-        pass
+    hidden: tuple[Any, ...] = ("http://evil.example", "null", "http://[::1")
+    for evil in hidden:  # a frame with `sandbox`, a `data:` page: any page can have one
+        assert http(server, "POST", "/episodes", {"seed": 0}, Origin=evil)[0] == 403
+        with pytest.raises(InvalidStatus, match="403"), connect(f"ws://{host}/ws", origin=evil):
+            pass
+
+
+def test_a_message_of_bytes_is_answered(server: EnvServer) -> None:
+    with OpenEnv(server) as client:
+        client.socket.send(b"\xff")
+        assert json.loads(client.socket.recv())["data"]["code"] == "INVALID_JSON"
+        assert client.say("reset", seed=0)["observation"]["task_id"]
 
 
 def test_nothing_secret_is_told_to_agents(server: EnvServer, dataset: Dataset) -> None:

@@ -540,3 +540,44 @@ def test_bad_specs_say_what_to_do(spec: str, options: dict[str, Any], message: s
 def test_model_names_may_hold_an_at_sign() -> None:
     parsed = parse_policy("openai:org/model@v1@http://localhost:1/v1")
     assert parsed.name == "openai:org/model@v1"
+
+
+KEY = "sk-0123456789-abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Raw(200, json.dumps({"error": {"message": f"no such key: {KEY}"}})),
+        Raw(200, json.dumps({"choices": KEY})),
+        Raw(200, f"<html>{'-' * 50}{KEY}</html>"),  # the error's start of the reply ends within it
+        Raw(200, json.dumps({"choices": [{"message": {}, "error": KEY}]})),
+        Raw(302, "", {"Location": f"http://elsewhere.example/?key={KEY}"}),
+        Raw(500, KEY),
+    ],
+)
+def test_no_error_quotes_the_key(sent: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODD_KEY", KEY)
+    with ModelServer([sent]) as server, pytest.raises(PolicyError) as told:
+        ask(policy(server, api_key_env="ODD_KEY", max_retries=0))
+    assert KEY[:20] not in str(told.value) + told.value.hint
+    assert "[key]" in str(told.value) + told.value.hint
+
+
+def test_a_price_that_no_reply_has_is_refused() -> None:
+    reply = {**chat("ok"), "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 1e12}}
+    with ModelServer([reply]) as server, pytest.raises(PolicyError, match="cost"):
+        ask(policy(server, max_retries=0))
+
+
+def test_calls_without_end_are_cut() -> None:
+    calls = [call("f", "{}", f"c{i}") for i in range(5_000)]
+    with ModelServer([chat("", tool_calls=calls)]) as server:
+        got = ask(policy(server)).message.tool_calls
+    assert 64 < len(got) < 2_000  # an environment takes 64, and refuses more
+
+
+def test_a_reply_of_millions_of_parts_is_refused() -> None:
+    body = '{"choices": [' + "{}," * (5 << 20) + "{}]}"
+    with ModelServer([Raw(200, body)]) as server, pytest.raises(PolicyError, match="parts"):
+        ask(policy(server, max_retries=0))

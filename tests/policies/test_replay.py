@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import base64
+import io
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +113,31 @@ def test_context_rule() -> None:
         None,
         "r",
     ]
+
+
+def test_a_hostile_recording_is_told_in_one_line(tmp_path: Path) -> None:
+    def played(**changes: Any) -> None:
+        line = {**json.loads(text), **changes}
+        path.write_text(json.dumps(line) + "\n")
+        ReplayPolicy(path).respond([asked], [], Sampling(), seed=0, task=town_task())
+
+    asked, path = Message(role="user", content="?"), tmp_path / "r.jsonl"
+    said = ScriptedPolicy([Message(role="assistant", content="done")])
+    RecordPolicy(said, path).respond([asked], [], Sampling(), seed=0, task=town_task())
+    text, bomb = path.read_text(), io.BytesIO()
+    np.savez_compressed(bomb, prompt_ids=np.zeros(80 << 20, np.int32))
+    with pytest.raises(PolicyError, match="more than 256 MiB"):
+        played(tokens=base64.b64encode(bomb.getvalue()).decode())
+    with pytest.raises(PolicyError, match="can't be read"):
+        played(tokens="AAAA")
+    with pytest.raises(ConfigError, match="is not a recorded reply") as told:
+        played(usage={"prompt_tokens": "\x1b[2J", "a": 1})
+    assert "\n" not in str(told.value)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="no regular file"):
+        ReplayPolicy(pipe)
+    with path.open("r+b") as file:
+        file.truncate(1 << 35)  # zeros without a line's end: it was read whole
+    with pytest.raises(ConfigError, match="is not"):
+        ReplayPolicy(path)

@@ -4,6 +4,7 @@ null, missing or repeated, each gives the same reply."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -247,3 +248,25 @@ def test_more_replies_than_one_are_not_asked_for() -> None:
     assert OpenAIConfig(model="m", extra_body={"n": 1}).extra_body == {"n": 1}
     with pytest.raises(ConfigError, match="one reply"):
         parse_policy(PolicyConfig(spec="openai:m", options={"extra_body": {"n": 2}}))
+
+
+def floods() -> Iterator[tuple[str, list[bytes]]]:
+    """Streams of some megabytes in very many pieces; each took minutes once."""
+
+    def events(*some: Json) -> list[bytes]:
+        return [f"data: {json.dumps(event)}\n\n".encode() for event in some]
+
+    end = [*events(delta("stop")), b"data: [DONE]\n\n"]
+    yield "text", events(delta(content="\N{GRINNING FACE}" * 8)) * 150_000 + end
+    yield "line", [b"data: ", *[b" " * 50] * 80_000, b"{}\n\n", *end]
+    yield "blank", [b" " * 50] * 80_000 + end
+    yield "calls", events(*(delta(tool_calls=[part("{}", index=i)]) for i in range(60_000))) + end
+    first = events(delta(tool_calls=[part('{"', None, "f")]))
+    yield "named", first + events(delta(tool_calls=[part("}" * 50, None, "f")])) * 60_000 + end
+
+
+@pytest.mark.parametrize(("name", "chunks"), [pytest.param(*one, id=one[0]) for one in floods()])
+def test_a_stream_of_very_many_pieces_is_read_in_time(name: str, chunks: list[bytes]) -> None:
+    started = time.process_time()
+    parse_reply(chunks)
+    assert time.process_time() - started < 12

@@ -41,6 +41,12 @@ def test_a_record_that_grows_without_end_is_refused(tmp_path: Path) -> None:
         list(run.trajectories())
 
 
+def test_a_record_that_is_a_text_is_refused(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run", ("UPDATE trajectories SET record = ?", ("text",)))
+    with RunStore.read(folder) as run, pytest.raises(StoreError, match="is corrupt"):
+        list(run.trajectories())
+
+
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c"
 
 

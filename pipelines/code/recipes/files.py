@@ -6,11 +6,11 @@ import fnmatch
 import json
 import os
 import tarfile
-import tomllib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from envgen.core import toml
 from envgen.core.errors import WorkspaceError
 
 _MAX_BYTES = 4 << 20
@@ -81,15 +81,15 @@ class TreeFiles:
     def toml(self, name: str) -> dict[str, Any]:
         """A TOML file; empty when it is not there or is broken."""
         try:
-            return tomllib.loads(self.text(name))
-        except tomllib.TOMLDecodeError:
+            return toml.loads(self.text(name))
+        except ValueError:
             return {}
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON object; empty when it is not there or is something else."""
         try:
             found = json.loads(self.text(name).lstrip("\ufeff") or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 

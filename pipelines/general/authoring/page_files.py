@@ -6,7 +6,6 @@ that a ``Domain``, and what a dataset stores of it, holds both.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from envgen.core import toml
 from envgen.core.errors import ConfigError
 from envgen.core.types import Record
 from envgen.pipelines.general.authoring.page import (
@@ -76,8 +76,8 @@ def packaged(name: str) -> Domain | None:
 
 def _toml(text: str, what: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return toml.loads(text)
+    except ValueError as error:
         raise ConfigError(f"{what} is not valid TOML: {error}", "fix that line") from None
 
 
