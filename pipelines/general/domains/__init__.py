@@ -27,6 +27,7 @@ WRITTEN = (
     "climbing-gym-routes",
     "coin-collection-identification",
     "food-bank-distribution",
+    "gas-meter-exchanges",
     "train-platforming",
     "youth-camp-groups",
 )
