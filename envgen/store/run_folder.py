@@ -17,6 +17,7 @@ from envgen.core.types import Record
 
 RUN_FILE = "run.json"
 _FORMAT = 1
+_MAX_BYTES = 16 << 20
 
 
 class RunIdentity(Record):
@@ -73,7 +74,8 @@ def load(folder: Path) -> dict[str, Any]:
     """
     path = folder / RUN_FILE
     try:
-        identity = RunIdentity.model_validate_json(path.read_text())
+        with path.open("rb") as file:
+            identity = RunIdentity.model_validate_json(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is corrupt: {error!r}") from error
     if identity.format_version > _FORMAT:

@@ -141,10 +141,14 @@ class RunStore:
             raise StoreError(
                 f"{str(folder)!r} has no {DATABASE}", "give the database URL of the run (--db)"
             )
+        for beside in folder.glob(f"{DATABASE}-*"):
+            if not beside.is_file():  # SQLite would wait for a pipe without end
+                raise StoreError(f"{str(beside)!r} is no regular file")
+        identity = load(folder)
         engine = _engine(folder, db_url)
         try:
             prepare(engine)
-            return cls(folder, engine, load(folder), None)
+            return cls(folder, engine, identity, None)
         except SQLAlchemyError as error:
             raise StoreError(f"can't read the run database: {_first_line(error)}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sqlite3
 import zipfile
 import zlib
@@ -45,6 +46,17 @@ def test_a_record_that_is_a_text_is_refused(tmp_path: Path) -> None:
     folder = a_run(tmp_path / "run", ("UPDATE trajectories SET record = ?", ("text",)))
     with RunStore.read(folder) as run, pytest.raises(StoreError, match="is corrupt"):
         list(run.trajectories())
+
+
+def test_files_that_never_end_are_refused(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    os.mkfifo(folder / "run.sqlite-journal")
+    with pytest.raises(StoreError, match="no regular file"):
+        RunStore.read(folder)
+    os.truncate(folder / "run.json", 20 << 30)
+    (folder / "run.sqlite-journal").unlink()
+    with pytest.raises(StoreError, match="is corrupt"):
+        RunStore.read(folder)
 
 
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c"
