@@ -126,9 +126,12 @@ def test_an_agent_that_fills_its_sandbox_to_death_scores_0(
         assert bash(env, "echo alive") == "alive\n"
         assert (env.stop, env._places.deaths) == (None, 1)
         return
-    observation, reward, terminated, _, info = env.step(
-        json.dumps({"tool_calls": [{"name": "bash", "arguments": {"command": FILL}}]})
-    )
+    for _ in range(5):  # the kernel may end the shell alone, and the sandbox lives on
+        observation, reward, terminated, _, info = env.step(
+            json.dumps({"tool_calls": [{"name": "bash", "arguments": {"command": FILL}}]})
+        )
+        if terminated:
+            break
     assert json.loads(observation)["error"] == "sandbox_died"
     assert (reward, terminated, info["stop"]) == (0.0, True, "sandbox_died")
     assert info["reasons"] == ["sandbox_died"]
