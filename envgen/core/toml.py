@@ -1,4 +1,4 @@
-"""TOML of strangers: pages of models, ``pyproject.toml`` of repositories."""
+"""Parse TOML from untrusted sources: pages of models, ``pyproject.toml`` of repositories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 _MAX_DOTS = 500
-"""In one line: the time for a dotted key grows with the square of its parts."""
+"""The most in one line: parsing a dotted key takes time quadratic in its parts."""
 
 
 def loads(text: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ _MAX_BODY_BYTES = 64 << 20
 _MAX_PARTS = 1 << 21
 """Lists and objects of a reply; each may be 3 bytes of it and 150 bytes of memory."""
 _KEY_START = 12
-"""Characters by which a key is known."""
+"""Length of the prefix by which an API key is recognised."""
 
 
 class HttpConfig(Record):
@@ -302,7 +302,7 @@ class Http:
             raise
 
     def _without_key(self, text: str) -> str:
-        """A server's words without the key that they may quote, also where they were cut within it."""
+        """Redact the API key in a server's text, also where the text was cut within the key."""
         key = str(self._headers.get("Authorization", "")).removeprefix("Bearer ")
         rest = r"[\w.~+/=-]*" if len(key) > _KEY_START else ""
         return re.sub(re.escape(key[:_KEY_START]) + rest, "[key]", text) if key else text

@@ -252,7 +252,7 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
 
 
 _MAX_CALLS = 1_024
-"""Calls of a reply that are kept: far more than an environment takes, which refuses the message as it is."""
+"""The most calls kept of a reply; environments refuse a message with far fewer."""
 _MAX_LOOKED = 1 << 26
 """Characters that are read in all to see whether a call is whole, which each of its pieces may ask."""
 _MAX_NAME = 4_096
@@ -271,7 +271,7 @@ class _CallParts:
 
     @property
     def arguments(self) -> str:
-        """What came of them."""
+        """The text of the arguments so far."""
         return "".join(self._pieces)
 
     def is_another(self, call_id: str, name: str) -> bool:
@@ -322,7 +322,7 @@ class _Calls:
         return bool(self.all) and all(call.name and is_object(call.arguments) for call in self.all)
 
     def merge(self, deltas: Iterable[Mapping[str, Any]]) -> None:
-        """Take in the deltas of one event."""
+        """Merge the deltas of one event."""
         for position, delta in enumerate(deltas):
             function = delta.get("function") or {}
             call_id, name = str(delta.get("id") or ""), str(function.get("name") or "")

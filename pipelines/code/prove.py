@@ -133,7 +133,7 @@ def prove(
 
 
 def _check_statement(one: Instance) -> None:
-    """Refuse what nobody could solve from its text alone; it takes no build to know."""
+    """Reject a statement that does not tell what the tests need; this takes no build."""
     if why := vague(one.problem_statement, one.kind):
         raise RejectedError(Reason.STATEMENT, why)
     if names := untold(one.problem_statement, one.gold_patch, one.test_patch):

@@ -1,4 +1,4 @@
-"""Make this machine forget which files a sandbox has read: their pages leave the page cache.
+"""Drop the files that sandboxes have read from the page cache.
 
 Sandboxes of one machine share its cached pages. A patch that reads a page of a large file of ``/usr`` and
 asks in a later run whether it is cached keeps a bit there, over runs and judgements, and the clock alone
@@ -15,15 +15,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envgen.sandboxes import runtime
+from envgen.sandboxes.workspace import store
 
 
 def forget(places: Iterable[Path]) -> None:
     """Drop the cached pages of files, and of all files below folders; links are not followed."""
     if sys.platform != "linux":
         return  # sandboxes run in a virtual machine there, whose cache is out of reach
-    for place in places:
-        for path in _files(os.fspath(place)):
-            # what nobody here can open, no sandbox could read
+    for place in map(os.fspath, places):
+        if os.path.islink(place):
+            continue
+        for path in (place, *store.below(Path(place))):
+            # what nobody here can open, no sandbox could read; folders have no pages
             with contextlib.suppress(OSError):
                 file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
@@ -40,19 +43,6 @@ def of_host() -> Iterator[Path]:
 
 
 def of_programs() -> Iterator[Path]:
-    """What every sandbox sees: this interpreter, and the programs that wait in it for commands."""
+    """Paths that every sandbox sees: this interpreter and the programs that wait for commands."""
     yield Path(runtime.python()).parent.parent
     yield runtime.PROGRAMS
-
-
-def _files(place: str) -> Iterator[str]:
-    if os.path.isfile(place) and not os.path.islink(place):
-        yield place
-    queue = [place] if os.path.isdir(place) and not os.path.islink(place) else []
-    while queue:
-        with contextlib.suppress(OSError), os.scandir(queue.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    queue.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    yield entry.path

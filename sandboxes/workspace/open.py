@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from envgen.sandboxes.untrusted_files import read_owned
 from envgen.sandboxes.workspace import forget, images, parts, store
 from envgen.sandboxes.workspace.layers import Layer, host_mounts
 from envgen.sandboxes.workspace.parts import TREE, Box, WorkspaceLimits
+
+logger = logging.getLogger(__name__)
 
 _GIT = "export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0"
 PRISTINE = f"""set -e
@@ -78,13 +82,18 @@ class Workspace(Record):
         return OpenWorkspace(self, limits)
 
     def forget(self) -> None:
-        """Make this machine forget which files its sandboxes have read, those of another workspace too.
+        """Drop every file that its sandboxes see from the page cache (``forget``).
 
         Raises SandboxError when the engine does not tell where an image's files are.
         """
         places = [*forget.of_programs(), *(mount.source for mount in self.mounts())]
         if self.backend == "docker" and (image := self.image or self.layer.image):
-            places += images.folders(image)
+            places += (found := images.folders(image))
+            if not any(os.access(place, os.R_OK | os.X_OK) for place in found):
+                logger.warning(
+                    "the files of Docker's images can't be read here: a patch may remember tests in the "
+                    "page cache; judge as root, on the engine's own machine"
+                )
         elif self.layer.root is not None:
             places.append(self.layer.root)
         else:

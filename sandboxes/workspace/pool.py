@@ -13,6 +13,7 @@ import errno
 import filecmp
 import hashlib
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -21,15 +22,20 @@ from envgen.sandboxes.workspace import store
 
 _FLAGS = slice(4, 8)
 """Where a compiled Python module says what it is checked against: 0 is its source's time (PEP 552)."""
+_NOT_SHARED = frozenset(
+    {errno.EMLINK, errno.EPERM, errno.EACCES, errno.EXDEV, errno.EEXIST, errno.ENOENT}
+)
+"""The file system has no more names for a file, or another user owns it, or another build was faster: the
+file stays as it is."""
 
 
 def place(cache_root: Path | None = None) -> Path:
-    """The pool of one cache."""
+    """The folder of a cache's pool."""
     return (cache_root or cache_folder()) / "pool"
 
 
 def share(env: Path, pool: Path) -> None:
-    """Put the pool's file in the place of each that is the same; what the pool lacks, it gets from here."""
+    """Replace each file by the pool's equal one; the pool takes in what it lacks."""
     paths = [path for path in store.below(env) if _is_regular(path)]
     timed = {stem for path in paths if (stem := _timed_source(path))}
     for path in paths:
@@ -39,7 +45,7 @@ def share(env: Path, pool: Path) -> None:
 
 
 def sweep(pool: Path) -> None:
-    """Remove what no workspace holds any more."""
+    """Delete the files that no workspace links to."""
     for path in pool.glob("*/*"):
         # whoever links it meanwhile keeps what it has
         with contextlib.suppress(FileNotFoundError):
@@ -48,27 +54,35 @@ def sweep(pool: Path) -> None:
 
 
 def _share(path: str, pool: Path) -> None:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    known = pool / digest[:2] / f"{digest[2:]}-{stat.S_IMODE(os.stat(path).st_mode):o}"
-    known.parent.mkdir(parents=True, exist_ok=True)
-    spare = f"{path}.envgen-pool"
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        known = pool / digest[:2] / f"{digest[2:]}-{stat.S_IMODE(os.stat(path).st_mode):o}"
+        known.parent.mkdir(parents=True, exist_ok=True)
+        if not _replaced(path, known):
+            os.link(path, known)
+    except OSError as error:
+        if error.errno not in _NOT_SHARED:
+            raise
+
+
+def _replaced(path: str, known: Path) -> bool:
+    """Put the pool's file in place of an equal one; False: the pool has none, or had a damaged one."""
+    # the pool names the spare: what an install calls its files is a stranger's word
+    spare = known.with_name(f".{secrets.token_hex(8)}")
     try:
         os.link(known, spare)
-        if filecmp.cmp(spare, path, shallow=False):
+        if not filecmp.cmp(spare, path, shallow=False):
+            known.unlink()
+            return False
+        # to rename one name of a file to another does nothing and leaves both
+        if not os.path.samefile(spare, path):
             os.replace(spare, path)
-            return
-        os.unlink(spare)
-        known.unlink()  # somebody has damaged it
+        return True
     except FileNotFoundError:
-        pass
-    except OSError as error:
-        # as many names as the file system allows, another user's file: it stays as it is
-        if error.errno not in (errno.EMLINK, errno.EPERM, errno.EXDEV):
-            raise
-        return
-    with contextlib.suppress(FileExistsError, FileNotFoundError):
-        os.link(path, known)
+        return False
+    finally:
+        spare.unlink(missing_ok=True)
 
 
 def _is_regular(path: str) -> bool:

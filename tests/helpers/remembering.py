@@ -116,7 +116,7 @@ if hasattr(_sys.modules.get("_pytest.reports"), "TestReport"):
 
 
 def remembering(how: str, files: tuple[str, ...], salt: str = "") -> str:
-    """The code of a library that remembers.
+    """Write the source code of a library that remembers tests.
 
     Args:
         how: ``nowait``: asks the kernel what is resident; ``clock``: takes the time of reads.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from envgen.core.code_types import CodeTests, VerdictKind
 from envgen.core.types import GateStatus
 from envgen.pipelines.code.verdicts import STRONG, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Workspace
+from envgen.sandboxes.workspace.store import judging
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
 from envgen.verifiers.lookalikes.judging import Examiner
@@ -125,5 +127,24 @@ def test_a_patch_that_remembers_passes_only_where_the_machine_does_too(
         monkeypatch.context() as patched
     ):  # the defence taken out: runs side by side, nothing forgotten
         patched.setattr(Examiner, "wary", property(lambda _: False, lambda *_: None), raising=False)
-        # neighbours may read the same pages: one of several is enough to show that it works
-        assert any(score(f"open {n}") for n in range(4))
+        # the two runs and other programs read pages, too: one of several shows that it works
+        assert any(score(f"open {n}") for n in range(8))
+
+
+def test_a_judgement_that_asks_and_one_that_shows_the_tests_wait_for_each_other(
+    repo: Path, workspace: Workspace, tests: CodeTests
+) -> None:
+    gold = toy_python.instance(repo).gold_patch.encode()
+    verifier = CodeVerifier(workspace, tests)
+    with ThreadPoolExecutor(2) as pool:
+        with judging(workspace.folder, alone=True):
+            empty = pool.submit(verifier.verify_patch, b"")
+            with pytest.raises(TimeoutError):
+                empty.result(5)
+        assert empty.result(120).value == 0
+        with judging(workspace.folder, alone=False):
+            assert pool.submit(verifier.verify_patch, b"").result(120).value == 0
+            asked = pool.submit(verifier.verify_patch, gold)
+            with pytest.raises(TimeoutError):
+                asked.result(15)
+        assert asked.result(120).value == 1

@@ -201,8 +201,29 @@ def test_nothing_proven_is_an_error(repo: Path, tmp_path: Path) -> None:
         generate_code(CodeConfig(), tmp_path / "other")
 
 
-def test_an_instance_that_says_nothing_is_not_even_built(repo: Path, tmp_path: Path) -> None:
-    job = Job(toy_python.instance(repo, problem_statement="Fix it", kind="commit"), repo)
+def added(path: str, line: str) -> str:
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1,0 +1 @@\n+{line}\n"
+
+
+WEIGHS = added("shop/cart.py", "def total_weight_g(cart): return 7")
+WEIGHED = added("tests/test_cart.py", "assert total_weight_g(cart) == 7")
+
+
+@pytest.mark.parametrize(
+    ("told", "patch"),
+    [
+        ("Fix it", {}),
+        (
+            "The cart has no way to say what it weighs.",
+            {"gold_patch": WEIGHS, "test_patch": WEIGHED},
+        ),
+    ],
+    ids=["vague", "untold"],
+)
+def test_an_instance_that_says_too_little_is_not_even_built(
+    repo: Path, tmp_path: Path, told: str, patch: dict[str, str]
+) -> None:
+    job = Job(toy_python.instance(repo, problem_statement=told, kind="commit", **patch), repo)
     steps: list[str] = []
     outcome = prove(job, tmp_path, ValidateConfig(), BuildConfig(), log=steps.append)
     assert (outcome.validation.reason, steps) == (Reason.STATEMENT, [])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,13 +56,13 @@ def cache(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
         assert images.ours(owner) == []
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param("bubblewrap", marks=pytest.mark.bwrap),
-        pytest.param("docker", marks=pytest.mark.docker),
-    ],
-)
+BACKENDS = [
+    pytest.param("bubblewrap", marks=pytest.mark.bwrap),
+    pytest.param("docker", marks=pytest.mark.docker),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_workspace_stands_on_a_layer(cache: Path, tree: Path, backend: str) -> None:
     built = build_workspace(RECIPE, tree, backend=backend, cache_root=cache)
     assert built.recipe.pins == ("pin",)
@@ -82,6 +83,32 @@ def test_a_workspace_stands_on_a_layer(cache: Path, tree: Path, backend: str) ->
         assert fresh.diff() == b""
     again = build_workspace(RECIPE, tree, backend=backend, cache_root=cache)
     assert again == built
+
+
+def is_cached(path: Path) -> bool:
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_sandboxes_have_read_is_forgotten(cache: Path, tree: Path, backend: str) -> None:
+    built = build_workspace(RECIPE, tree, backend=backend, cache_root=cache)
+    roots = [built.layer.root] if built.image is None else images.folders(built.image)
+    layer = max(
+        (path for root in roots if root for path in root.rglob("usr/*/*") if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
+    read = [layer] if built.image else [layer, built.tree]
+    os.sync()  # what is not on the disk yet can't be dropped
+    for path in read:
+        path.read_bytes()
+    assert all(map(is_cached, read))
+    built.forget()
+    assert not any(map(is_cached, read))
 
 
 @pytest.mark.docker

@@ -47,6 +47,25 @@ def test_the_same_file_of_two_workspaces_lies_once(tree: Path, tmp_path: Path) -
 
 
 @pytest.mark.bwrap
+def test_an_install_may_name_its_files_as_it_likes(tree: Path, tmp_path: Path) -> None:
+    """Two names of one file, and one as long as names may be."""
+    long = "n" * 255
+    names = f"ln /env/lib /env/twin; cp /env/lib /env/{long}"
+    built(tree, tmp_path, "true")
+    env = built(tree, tmp_path, names).folder / "env"
+    assert sorted(path.name for path in env.iterdir()) == [
+        "constraints.txt",
+        "lib",
+        long,
+        "tool",
+        "twin",
+    ]
+    assert (env / "twin").samefile(env / "lib")
+    assert (env / long).samefile(env / "lib")
+    assert not list(pool.place(tmp_path).glob("*/.*"))
+
+
+@pytest.mark.bwrap
 def test_a_damaged_file_of_the_pool_reaches_no_workspace(tree: Path, tmp_path: Path) -> None:
     built(tree, tmp_path, "true")
     for path in pool.place(tmp_path).glob("*/*"):
