@@ -214,7 +214,7 @@ WEIGHED = added("tests/test_cart.py", "assert total_weight_g(cart) == 7")
     [
         ("Fix it", {}),
         (
-            "The cart has no way to say what it weighs.",
+            "Weigh carts\n\nThe cart has no way to say what it weighs.",
             {"gold_patch": WEIGHS, "test_patch": WEIGHED},
         ),
     ],
