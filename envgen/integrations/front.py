@@ -40,7 +40,7 @@ from envgen.integrations.fields import (
     TurnBody,
 )
 from envgen.integrations.mcp_door import McpDoor
-from envgen.integrations.openenv import Talk, TaskApi, opened, state
+from envgen.integrations.openenv import TaskApi, opened, state, talk
 from envgen.integrations.seats import FullError, GoneError, Seat, Seats
 from envgen.integrations.sessions import Opening
 from envgen.integrations.settings import EnvServerConfig
@@ -328,7 +328,7 @@ class EnvFront:
         except ApiError as error:
             await socket.send_denial_response(_told(error))
             return
-        await Talk(self._seats, socket).run()
+        await talk(self._seats, socket)
 
     # ------------------------------------------------------------------ bodies
 

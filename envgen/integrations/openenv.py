@@ -7,13 +7,15 @@ tool, OpenEnv's ``CallToolAction``. Rewards and reasons stand beside the observa
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.families import find_family
 from envgen.core.jsonvalues import JsonError, loads
 from envgen.core.limits import fault
 from envgen.integrations.fields import (
@@ -25,6 +27,7 @@ from envgen.integrations.fields import (
     ToolCallBody,
     TurnBody,
 )
+from envgen.integrations.own_thread import OWN_THREAD, Answered
 from envgen.integrations.seats import FullError, GoneError, Seat, Seats
 from envgen.integrations.sessions import Episodes, Opening, StepResult
 
@@ -41,47 +44,23 @@ class Talk:
 
     Args:
         seats: of the server.
-        socket: not accepted yet.
+        seat: the client's.
     """
 
-    def __init__(self, seats: Seats, socket: WebSocket) -> None:
-        self._seats, self._socket = seats, socket
-        self._seat: Seat | None = None
+    def __init__(self, seats: Seats, seat: Seat) -> None:
+        self._seats, self._seat = seats, seat
 
-    async def run(self) -> None:
-        """Answer until the client closes, goes away, or does nothing for long."""
-        await self._socket.accept()
-        try:
-            self._seat = self._seats.open()
-        except FullError as error:
-            await self._tell("error", {"message": str(error), "code": "CAPACITY_REACHED"})
-            await self._socket.close(1013)
-            return
-        try:
-            while await self._answer(await self._heard()):
-                pass
-        except (WebSocketDisconnect, RuntimeError):
-            pass  # the client is gone
-        finally:
-            await self._seats.close(self._seat)
-
-    async def _heard(self) -> str:
-        """The next message; one of bytes is empty, which is no JSON."""
-        try:
-            return await self._socket.receive_text()
-        except KeyError:  # Starlette's way to say that it is of bytes
-            return ""
-
-    async def _answer(self, raw: str) -> bool:
-        """Whether the client goes on."""
+    def answer(self, raw: str) -> Answered:
+        """The answer to a message; a session that was given up ends with it."""
+        goes_on = True
         try:
             message = _read(raw)
             handler = self._HANDLERS.get(message.type)
             if message.type == "close":
-                return False
+                return Answered(None, False)
             if handler is None:
                 raise _WireError("UNKNOWN_TYPE", f"Unknown message type: {message.type[:80]}")
-            kind, data = await handler(self, message.data)
+            kind, data = handler(self, message.data)
         except _WireError as error:
             kind, data = "error", {"code": error.args[0], "message": error.args[1]}
         except ValidationError as error:
@@ -91,29 +70,23 @@ class Talk:
         except ConfigError as error:
             kind, data = "error", {"code": "VALIDATION_ERROR", "message": str(error)}
         except GoneError as error:  # nobody used it for long
-            await self._tell("error", {"code": "SESSION_ERROR", "message": str(error)})
-            return False
+            kind, data = "error", {"code": "SESSION_ERROR", "message": str(error)}
+            goes_on = False
         except EnvgenError as error:
             kind, data = "error", {"code": "EXECUTION_ERROR", "message": str(error)}
-        await self._tell(kind, data)
-        return True
+        return Answered(_wire(kind, data), goes_on)
 
-    async def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        # ASCII: what a client sent comes back in errors and states, and may hold half a character.
-        await self._socket.send_text(json.dumps({"type": kind, "data": data}))
+    def is_slow(self) -> bool:
+        """Whether steps may take longer than clients wait for a sign of life."""
+        return bool(self._seat.family) and find_family(self._seat.family).sessions > 0
 
-    @property
-    def _place(self) -> Seat:
-        assert self._seat is not None
-        return self._seat
-
-    async def _reset(self, data: Any) -> tuple[str, dict[str, Any]]:
+    def _reset(self, data: Any) -> tuple[str, dict[str, Any]]:
         body = ResetBody.model_validate(data)
-        opening = await self._seats.reset(self._place, body.task_id, body.seed)
-        self._place.name = body.episode_id
+        opening = self._seats.begin(self._seat, body.task_id, body.seed)
+        self._seat.name = body.episode_id
         return "observation", opened(opening)
 
-    async def _step(self, data: Any) -> tuple[str, dict[str, Any]]:
+    def _step(self, data: Any) -> tuple[str, dict[str, Any]]:
         kind = data.get("type") if isinstance(data, dict) else None
         if kind == "list_tools":
             ListToolsBody.model_validate(data)
@@ -124,19 +97,19 @@ class Talk:
             }
         if kind == "call_tool":
             call = ToolCallBody.model_validate(data)
-            outcome = await self._seats.call(self._place, call.tool_name, call.arguments)
+            outcome = self._call(call.tool_name, call.arguments)
             told = {"tool_name": call.tool_name, "result": outcome.text, "error": None}
             return "observation", stepped(outcome, told)
         turn = TurnBody.model_validate(data)
         message: str | dict[str, Any] = turn.message()
         if turn.tool_calls is None and turn.reasoning is None:
             message = turn.content or ""
-        return "observation", stepped(await self._seats.say(self._place, message))
+        return "observation", stepped(self._seats.play(self._seat, lambda one: one.say(message)))
 
-    async def _state(self, data: Any) -> tuple[str, dict[str, Any]]:
-        return "state", state(self._place)
+    def _state(self, data: Any) -> tuple[str, dict[str, Any]]:
+        return "state", state(self._seat)
 
-    async def _mcp(self, data: Any) -> tuple[str, dict[str, Any]]:
+    def _mcp(self, data: Any) -> tuple[str, dict[str, Any]]:
         """OpenEnv's tools over JSON-RPC, inside of its WebSocket."""
         body = RpcBody.model_validate(data)
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": body.id}
@@ -150,14 +123,17 @@ class Talk:
             told = {"code": _INVALID_PARAMS, "message": "params are {name, arguments}"}
             return "mcp", {**answer, "error": told}
         try:
-            outcome = await self._seats.call(self._place, name, arguments)
+            outcome = self._call(name, arguments)
         except EnvgenError as error:
             return "mcp", {**answer, "error": {"code": _SERVER_ERROR, "message": str(error)}}
         content = [{"type": "text", "text": outcome.text}]
         return "mcp", {**answer, "result": {"content": content, "isError": False}}
 
+    def _call(self, name: str, arguments: dict[str, Any]) -> StepResult:
+        return self._seats.play(self._seat, lambda session: session.call(name, arguments))
+
     def _tools(self, schema: str = "input_schema") -> list[dict[str, Any]]:
-        opening = self._place.session.opening
+        opening = self._seat.session.opening
         tools = only_tools(self._seats.episodes) if opening is None else opening.tools
         functions = (tool["function"] for tool in tools)
         return [
@@ -165,9 +141,55 @@ class Talk:
             for one in functions
         ]
 
-    _HANDLERS: dict[str, Callable[[Talk, Any], Awaitable[tuple[str, dict[str, Any]]]]] = {
+    _HANDLERS: dict[str, Callable[[Talk, Any], tuple[str, dict[str, Any]]]] = {
         "reset": _reset, "step": _step, "state": _state, "mcp": _mcp,
     }  # fmt: skip
+
+
+async def talk(seats: Seats, socket: WebSocket) -> None:
+    """Answer a client until it closes, goes away, or does nothing for long.
+
+    Args:
+        seats: of the server.
+        socket: not accepted yet.
+    """
+    await socket.accept()
+    try:
+        seat = seats.open()
+    except FullError as error:
+        told = {"message": str(error), "code": "CAPACITY_REACHED"}
+        await socket.send_text(_wire("error", told))
+        await socket.close(1013)
+        return
+    one = Talk(seats, seat)
+    own_thread = socket.scope.get("extensions", {}).get(OWN_THREAD)
+    try:
+        if own_thread is not None:
+            await own_thread(one.answer, seats.hop, one.is_slow)
+        else:  # another server than ours
+            await _in_turn(seats, socket, one)
+    finally:
+        await seats.close(seat)
+
+
+async def _in_turn(seats: Seats, socket: WebSocket, one: Talk) -> None:
+    reply = Answered(None, True)
+    try:
+        while reply.goes_on:
+            try:
+                raw = await socket.receive_text()
+            except KeyError:  # Starlette's way to say that it is of bytes, which are no JSON
+                raw = ""
+            reply = await seats.hop(partial(one.answer, raw))
+            if reply.text is not None:
+                await socket.send_text(reply.text)
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # the client is gone
+
+
+def _wire(kind: str, data: dict[str, Any]) -> str:
+    # ASCII: what a client sent comes back in errors and states, and may hold half a character.
+    return json.dumps({"type": kind, "data": data})
 
 
 def _read(raw: str) -> SocketMessage:

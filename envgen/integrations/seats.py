@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -18,6 +20,9 @@ from envgen.integrations.sessions import Episodes, Opening, Session, StepResult
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_PATIENCE_S = 5.0
+"""A place that is given up waits so long for what it is doing."""
 
 
 class FullError(EnvgenError):
@@ -41,7 +46,8 @@ class Seat:
         self.id, self.key = secrets.token_urlsafe(18), secrets.token_urlsafe(18)
         self.name: str | None = None
         self.session = session
-        self.lock = asyncio.Lock()
+        self.lock, self.turn = asyncio.Lock(), threading.Lock()
+        """One task waits here for another, and one thread for another."""
         self.used = time.monotonic()
         self.family = ""
         self.fault = ""
@@ -65,6 +71,7 @@ class Seats:
         self._by_key: dict[str, Seat] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="envgen-seat")
         self._next = episodes.stream()
+        self._taking = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -99,28 +106,8 @@ class Seats:
         return found
 
     async def reset(self, seat: Seat, task_id: str | None, seed: int | None) -> Opening:
-        """Begin an episode; see ``Session.reset``. Without a task and a seed, the next in the server's order.
-
-        Raises:
-            FullError: if too many of its family are being played.
-        """
-        episodes = self.episodes
-        if task_id is None:
-            task_id = next(self._next) if seed is None else episodes.draw(seed)
-        family = episodes.family(episodes.require(task_id))
-        self._take(seat, family)
-        seat.fault = ""
-        return await self.do(seat, lambda session: session.reset(task_id, seed))
-
-    def _take(self, seat: Seat, family: str) -> None:
-        most = find_family(family).sessions
-        playing = sum(one.family == family for one in self._by_id.values() if one is not seat)
-        if most and playing >= most:
-            raise FullError(
-                f"{playing} sessions play {family!r}, the most that this server takes",
-                "each has a sandbox of its own: close some",
-            )
-        seat.family = family
+        """Begin an episode; see ``begin``."""
+        return await self._threaded(seat, partial(self.begin, seat, task_id, seed))
 
     async def say(self, seat: Seat, message: str | Mapping[str, JsonValue]) -> StepResult:
         """A turn; see ``Session.say``."""
@@ -132,13 +119,55 @@ class Seats:
 
     async def do(self, seat: Seat, work: Callable[[Session], T]) -> T:
         """Work of a place's session, in a thread, after whatever is under way there."""
-        async with seat.lock:
+        return await self._threaded(seat, partial(self.play, seat, work))
+
+    async def _threaded(self, seat: Seat, work: Callable[[], T]) -> T:
+        async with seat.lock:  # a thread that only waits would be missing elsewhere
+            return await self.hop(work)
+
+    async def hop(self, work: Callable[[], T]) -> T:
+        """Work in one of the server's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def begin(self, seat: Seat, task_id: str | None, seed: int | None) -> Opening:
+        """Begin an episode, in the caller's thread; see ``Session.reset``.
+
+        Without a task and a seed, it is the next in the server's order.
+
+        Raises:
+            FullError: if too many of its family are being played.
+        """
+        episodes = self.episodes
+        with self._taking:
+            if task_id is None:
+                task_id = next(self._next) if seed is None else episodes.draw(seed)
+            self._take(seat, episodes.family(episodes.require(task_id)))
+        seat.fault = ""
+        return self.play(seat, lambda session: session.reset(task_id, seed))
+
+    def _take(self, seat: Seat, family: str) -> None:
+        most = find_family(family).sessions
+        others = list(self._by_id.values())
+        playing = sum(one.family == family for one in others if one is not seat)
+        if most and playing >= most:
+            raise FullError(
+                f"{playing} sessions play {family!r}, the most that this server takes",
+                "each has a sandbox of its own: close some",
+            )
+        seat.family = family
+
+    def play(self, seat: Seat, work: Callable[[Session], T]) -> T:
+        """Work of a place's session, in the caller's thread, after whatever is under way there.
+
+        Raises:
+            GoneError: if the place was given up.
+        """
+        with seat.turn:
             if seat.closed:
                 raise GoneError("the session was closed")
             seat.used = time.monotonic()
-            loop = asyncio.get_running_loop()
             try:
-                return await loop.run_in_executor(self._pool, work, seat.session)
+                return work(seat.session)
             except EnvgenError as error:
                 if seat.session.outcome.stop.startswith("error"):
                     seat.fault = str(error)
@@ -151,13 +180,7 @@ class Seats:
         if self._by_id.pop(seat.id, None) is None:
             return
         self._by_key.pop(seat.key, None)
-        async with seat.lock:
-            seat.closed = True
-            loop = asyncio.get_running_loop()
-            try:
-                await loop.run_in_executor(self._pool, seat.session.close)
-            except EnvgenError as error:  # it is gone already
-                logger.warning("a session did not close: %s", error)
+        await self.hop(partial(_end, seat))
 
     async def sweep(self) -> None:
         """Give up, now and then, what nobody uses; runs until it is cancelled."""
@@ -165,10 +188,22 @@ class Seats:
             await asyncio.sleep(min(10.0, self.idle_s / 4))
             late = time.monotonic() - self.idle_s
             for seat in list(self._by_id.values()):
-                if seat.used < late and not seat.lock.locked():
+                if seat.used < late and not seat.turn.locked():
                     await self.close(seat)
 
     async def shut(self) -> None:
         """Give up everything."""
         await asyncio.gather(*(self.close(seat) for seat in list(self._by_id.values())))
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end(seat: Seat) -> None:
+    waited = seat.turn.acquire(timeout=_PATIENCE_S)  # what goes on longer loses its sandbox
+    try:
+        seat.closed = True
+        seat.session.close()
+    except EnvgenError as error:  # it is gone already
+        logger.warning("a session did not close: %s", error)
+    finally:
+        if waited:
+            seat.turn.release()

@@ -29,6 +29,7 @@ except ImportError as error:
 from envgen.integrations.front import EnvFront
 from envgen.integrations.mcp_door import serve_stdio
 from envgen.integrations.openenv import state
+from envgen.integrations.own_thread import OwnThread
 from envgen.integrations.seats import Seats
 from envgen.integrations.sessions import Episodes
 from envgen.integrations.settings import EnvServerConfig
@@ -148,7 +149,7 @@ def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
         host=config.host,
         port=config.port,
         http=TimedProtocol,
-        ws="websockets-sansio",
+        ws=OwnThread,
         ws_max_size=config.max_body_bytes,
         ws_per_message_deflate=False,
         loop="asyncio",

@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import SHUT_RDWR
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tiny_dataset import write_tiny_dataset
@@ -20,8 +23,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from envgen.core.canonical import compact
 from envgen.core.errors import ConfigError
-from envgen.integrations.server import EnvServer
+from envgen.integrations.server import EnvServer, make_app
 from envgen.integrations.settings import EnvServerConfig
+from envgen.policies.serving.doors import in_thread, listen
 from envgen.store.dataset import Dataset
 
 SECRETS = ("solution", "verifier", "expected", "probes", "sqlite", "SELECT")
@@ -203,6 +207,20 @@ def test_who_vanishes_leaves_nothing(server: EnvServer) -> None:
             break
         asyncio.run(asyncio.sleep(0.05))
     assert len(server.seats) == before
+
+
+def test_another_asgi_server_plays_the_same(server: EnvServer, dataset: Dataset) -> None:
+    app = make_app(dataset.path, backend="inline", trust=True)
+    other = uvicorn.Server(uvicorn.Config(app, log_config=None))
+    with listen("127.0.0.1", 0) as place:
+        stop = partial(setattr, other, "should_exit", True)
+        with in_thread(lambda: other.run(sockets=[place]), stop, 10):
+            there: Any = SimpleNamespace(port=place.getsockname()[1])
+            told = over_openenv(there, dataset, "tiny-book")
+            with OpenEnv(there) as client:
+                client.socket.send(b"\xff")
+                assert json.loads(client.socket.recv())["data"]["code"] == "INVALID_JSON"
+    assert told == over_openenv(server, dataset, "tiny-book")
 
 
 def test_what_nobody_uses_is_given_up(dataset: Dataset) -> None:
