@@ -16,6 +16,9 @@ from envgen.core.errors import PolicyError
 from envgen.policies.base import SamplingMask
 from envgen.policies.http import TransientError
 
+_LEAST_LOGPROB = 1e30
+"""No log-probability is further from 0: servers write -9999 and the like for none."""
+
 
 @dataclass(frozen=True, eq=False)
 class SampledTurn:
@@ -84,7 +87,7 @@ def sglang_completion(
 
 
 def _ids(value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(type(i) is int and i >= 0 for i in value):
+    if not isinstance(value, list) or not all(map(_is_id, value)):
         raise PolicyError(
             "the server returned no token ids", "use a newer server, or the openai policy"
         )
@@ -96,10 +99,10 @@ def _logprobs(numbers: Any, num_tokens: int) -> NDArray[np.float32] | None:
         return None
     if not isinstance(numbers, list) or len(numbers) != num_tokens:
         raise TransientError(f"log-probabilities do not match the {num_tokens} tokens")
-    try:
-        return np.array(numbers, np.float32)
-    except (TypeError, ValueError):
-        raise TransientError("log-probabilities are not numbers") from None
+    # One that is missing would become "not a number", and train as such.
+    if not all(type(x) in (int, float) and abs(x) <= _LEAST_LOGPROB for x in numbers):
+        raise TransientError("log-probabilities are not numbers")
+    return np.array(numbers, np.float32)
 
 
 def _mask(rows: Any, ids: list[int]) -> SamplingMask | None:
@@ -107,6 +110,8 @@ def _mask(rows: Any, ids: list[int]) -> SamplingMask | None:
         return None
     if not isinstance(rows, list) or len(rows) != len(ids):
         raise TransientError(f"the sampling mask does not match the {len(ids)} tokens")
+    if not all(isinstance(row, list) and all(map(_is_id, row)) for row in rows):
+        raise PolicyError("the sampling mask holds something else than token ids")
     mask = SamplingMask.from_rows(rows)
     for t, (row, chosen) in enumerate(zip(rows, ids, strict=True)):
         if chosen not in row:
@@ -114,14 +119,30 @@ def _mask(rows: Any, ids: list[int]) -> SamplingMask | None:
     return mask
 
 
+def _is_id(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
 def _npy_routing(text: Any, num_tokens: int) -> NDArray[np.uint16] | None:
     if text is None:
         return None
     try:
-        array = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
+        array = _npy(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, TypeError, EOFError) as error:
         raise PolicyError(f"routed experts can't be read: {error}") from error
     return _checked(array, num_tokens)
+
+
+def _npy(content: bytes) -> NDArray[Any]:
+    """The integers of an ``.npy`` file; ``np.load`` would first take the memory that its header claims."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("their version of the npy format is not 1.0")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.kind not in "iu":
+        raise ValueError(f"they are of type {dtype}")
+    flat = np.frombuffer(content, dtype, offset=file.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _flat_routing(text: Any, num_tokens: int, k: int | None) -> NDArray[np.uint16] | None:

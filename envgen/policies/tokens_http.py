@@ -33,7 +33,7 @@ from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, too
 from envgen.policies.budget import Budget
 from envgen.policies.chat_templates import ChatTemplate
 from envgen.policies.conversations import Conversations
-from envgen.policies.http import Http, parse_json
+from envgen.policies.http import Http, TransientError, parse_json
 from envgen.policies.openai import api_key, require_price, wire_messages
 from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import parse_text
@@ -216,12 +216,15 @@ class TokenPolicy:
     ) -> SampledTurn:
         config = self._config
         truncated = sampling.top_p < 1 or sampling.top_k > 0
-        if config.engine == "vllm":
-            plain = sampling.temperature == 1 and not truncated
-            raw = config.logprobs_mode != "processed" and not plain
-            return vllm_completion(value, num_prompt, raw=raw)
-        raw = config.logprobs_mode == "raw" or (config.logprobs_mode is None and truncated)
-        return sglang_completion(value, num_prompt, config.experts_per_token, raw=raw)
+        try:
+            if config.engine == "vllm":
+                plain = sampling.temperature == 1 and not truncated
+                raw = config.logprobs_mode != "processed" and not plain
+                return vllm_completion(value, num_prompt, raw=raw)
+            raw = config.logprobs_mode == "raw" or (config.logprobs_mode is None and truncated)
+            return sglang_completion(value, num_prompt, config.experts_per_token, raw=raw)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise TransientError(f"the reply is of another form: {error}") from error
 
     def _text(self, done: SampledTurn) -> str:
         ids = done.ids[:-1] if done.stopped else done.ids

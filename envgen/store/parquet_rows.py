@@ -29,7 +29,7 @@ _ARROW = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 
 
 def parquet_rows(path: Path) -> Generator[dict[str, Any]]:
-    """Read rows as JSON values; what JSON lacks (a date, bytes) comes as text.
+    """Read rows as JSON values; what JSON lacks (a date) comes as text, and bytes as null.
 
     Raises:
         ConfigError: if the file can't be read, or decodes into more than ``MEMORY_BYTES``.
@@ -54,6 +54,10 @@ def parquet_rows(path: Path) -> Generator[dict[str, Any]]:
         raise ConfigError(f"{str(path)!r} can't be read: {why[-_WHY_CHARS:]}", _HINT)
 
 
+def _plain(value: object) -> str | None:
+    return None if isinstance(value, bytes) else str(value)
+
+
 def _decode(path: str) -> None:
     """What the child does."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -65,7 +69,7 @@ def _decode(path: str) -> None:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             for batch in file.iter_batches(_BATCH, use_threads=False):
                 for row in batch.to_pylist():
-                    sys.stdout.write(json.dumps(row, default=str) + "\n")
+                    sys.stdout.write(json.dumps(row, default=_plain) + "\n")
     except (pa.ArrowException, OSError, ValueError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

@@ -87,8 +87,8 @@ class GenerateConfig(Targets):
     it_operations, bank_reconciliation, inventory_management: in turn; empty: all of these.
     room_lookup has one kind of question, of level 1, that a small model learns in minutes.
     Written by language models, of levels 1 to 5, and made when they are named: climbing_gym_routes,
-    coin_collection_identification, food_bank_distribution, gas_meter_exchanges, train_platforming,
-    youth_camp_groups."""
+    coin_collection_identification, food_bank_distribution, gas_meter_exchanges, mediation_panels,
+    train_platforming, youth_camp_groups."""
     pages: tuple[Page, ...] = ()
     """A domain's page in TOML. Pages come after the categories, or alone where there are none.
     Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,

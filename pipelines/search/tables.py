@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envgen.core.errors import ConfigError, DatasetError
 from envgen.pipelines.search.texts import read_text
+from envgen.store.parquet_rows import parquet_rows
+from envgen.store.sqlite_files import open_database, tables_of
 
 MAX_FIELD_CHARS = 1 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet", ".sqlite", ".db")
@@ -43,7 +45,7 @@ def read_tables(path: Path) -> Iterator[RowTable]:
             yield RowTable(name, path.name, found)
     except ConfigError:
         raise
-    except (OSError, csv.Error, sqlite3.Error, ValueError) as error:
+    except (OSError, csv.Error, sqlite3.Error, ValueError, MemoryError) as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
 
 
@@ -65,27 +67,21 @@ def _csv(path: Path) -> Iterator[_RawTable]:
 
 
 def _parquet(path: Path) -> Iterator[_RawTable]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
-        yield _RawTable(path.stem, list(file.schema_arrow.names), rows)
+    rows = parquet_rows(path)
+    first = next(rows, None)
+    found = [] if first is None else chain([first], rows)
+    yield _RawTable(path.stem, list(first or ()), found)
 
 
 def _sqlite(path: Path) -> Iterator[_RawTable]:
-    with contextlib.closing(
-        sqlite3.connect(f"file:{path.resolve()}?mode=ro&immutable=1", uri=True)
-    ) as db:
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.row_factory = sqlite3.Row
-        names = db.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
-        )
-        for (name,) in names.fetchall():
-            quoted = name.replace('"', '""')
+    with open_database(path) as db:
+        for table in tables_of(db):
+            columns = [column[0] for column in table.columns]
+            quoted = table.name.replace('"', '""')
             rows = db.execute(f'SELECT * FROM "{quoted}"')
-            columns = [column[0] for column in rows.description]
-            yield _RawTable(name, columns, ({key: row[key] for key in row.keys()} for row in rows))
+            yield _RawTable(
+                table.name, columns, (dict(zip(columns, row, strict=True)) for row in rows)
+            )
 
 
 def _text(value: object) -> str:

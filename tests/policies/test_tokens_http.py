@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,14 @@ def test_completions_endpoint_of_older_vllm() -> None:
     assert got.tokens.logprobs.tolist() == [-1.0, -2.0, -3.0]
 
 
+def claiming(entries: int) -> str:
+    """The header of an array of so many entries, without them."""
+    file = io.BytesIO()
+    header = {"descr": "<u2", "fortran_order": False, "shape": (3, entries)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return base64.b64encode(file.getvalue()).decode()
+
+
 def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
     def reply(body: dict[str, Any]) -> Any:
         value = vllm("hi")(body)
@@ -178,10 +187,17 @@ def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
         ({"token_ids": ["a"]}, "token ids"),
         ({"logprobs": {"content": []}}, "log-probabilities"),
         ({"logprobs": {"token_logprobs": ["a", "b", "c"]}}, "numbers"),
+        ({"logprobs": {"token_logprobs": [None, -1, -1]}}, "numbers"),
+        ({"logprobs": {"token_logprobs": [10**400, -1, -1]}}, "numbers"),
+        ({"logprobs": ["x"]}, "of another form"),
+        ({"token_ids": [2**70, 1, 2]}, "token ids"),
         ({"sampling_mask": [[1]]}, "mask"),
+        ({"sampling_mask": [["a"], [None], [2**70]]}, "else than token ids"),
         ({"sampling_mask": [[1], [1], [1]]}, "is missing the sampled id"),
         ({"routed_experts": "!!"}, "routed experts"),
-        ({"routed_experts": npy(np.zeros((2, 3, 2)))}, "does not fit"),
+        ({"routed_experts": npy(np.zeros((2, 3, 2), np.uint8))}, "does not fit"),
+        ({"routed_experts": npy(np.zeros((2, 3, 2)))}, "of type float64"),
+        ({"routed_experts": claiming(10**12)}, "routed experts"),
         ({"routed_experts": npy(np.array([{}], dtype=object))}, "routed experts"),
     ],
 )

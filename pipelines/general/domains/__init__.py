@@ -28,6 +28,7 @@ WRITTEN = (
     "coin-collection-identification",
     "food-bank-distribution",
     "gas-meter-exchanges",
+    "mediation-panels",
     "train-platforming",
     "youth-camp-groups",
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, DatasetError
 from envgen.pipelines.search.sources import build_corpus
+from envgen.pipelines.search.tables import read_tables
 
 PAGE = """<html><head><title>Herons &amp;
  egrets</title><meta charset="{}"></head><body><nav>Menu Home</nav><main><h1>Birds</h1>
@@ -52,6 +57,32 @@ def test_what_cannot_be_read_is_named_with_its_place(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         build_corpus([tmp_path / name], tmp_path / "corpus")
+
+
+def test_tables_of_strangers_are_bounded(tmp_path: Path) -> None:
+    """A loop of pages and columns that are worked out; ``test_parquet_rows`` has Parquet's bombs."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
+        db.execute("CREATE TABLE t(a TEXT, b TEXT AS (hex(zeroblob(1000000))))")
+        db.execute("INSERT INTO t VALUES ('x')")
+        db.commit()
+    with pytest.raises(DatasetError, match="generated columns"):
+        list(read_tables(tmp_path / "a.db"))
+    with closing(sqlite3.connect(tmp_path / "b.db")) as db:
+        db.execute("CREATE TABLE t(a TEXT)")
+        db.executemany("INSERT INTO t VALUES (?)", [("x" * 900,)] * 40)
+        db.commit()
+        root = db.execute("SELECT rootpage FROM sqlite_master").fetchone()[0]
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+    pages = bytearray((tmp_path / "b.db").read_bytes())
+    assert pages[(root - 1) * size] == 5  # an inner page: all its children become itself
+    last = (root - 1) * size + 8
+    pages[last : last + 4] = root.to_bytes(4, "big")
+    (tmp_path / "b.db").write_bytes(pages)
+    with pytest.raises(ConfigError, match=r"'.*b.db' can't be read: database disk image"):
+        list(read_tables(tmp_path / "b.db"))
+    pq.write_table(pa.table({"a": ["x", None], "b": [b"\xff", b""]}), tmp_path / "c.parquet")
+    (table,) = read_tables(tmp_path / "c.parquet")
+    assert table.rows == [{"a": "x", "b": ""}, {"a": "", "b": ""}]
 
 
 @pytest.mark.parametrize("name", ["none.csv", "none", "none.exe"])
