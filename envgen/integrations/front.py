@@ -44,7 +44,7 @@ from envgen.integrations.openenv import TaskApi, opened, state, talk
 from envgen.integrations.seats import FullError, GoneError, Seat, Seats
 from envgen.integrations.sessions import Opening
 from envgen.integrations.settings import EnvServerConfig
-from envgen.policies.serving.doors import require_host, require_key
+from envgen.policies.serving.doors import require_host, require_key, require_own_page
 from envgen.policies.serving.errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -168,12 +168,7 @@ class EnvFront:
             names = {name.lower() for name in (self._config.host, *self._config.allow_hosts)}
             if "*" not in names:
                 require_host(host, names)
-            origin = request.headers.get("origin")
-            # A web page's script, which has no business here; that of a sandboxed frame says "null".
-            if origin is not None and origin.partition("://")[2] != host:
-                raise ApiError(
-                    "Pages of other origins may not play here.", status=403, code="origin"
-                )
+            require_own_page(request.headers.get("origin"), host)
             return
         require_key(request.headers.get("authorization", ""), self._key)
 

@@ -51,6 +51,7 @@ from envgen.policies.serving.doors import (
     listen,
     require_host,
     require_key,
+    require_own_page,
 )
 from envgen.policies.serving.errors import ApiError, invalid, too_long
 from envgen.policies.serving.fields import (
@@ -155,7 +156,9 @@ class _Front:
         if self._key is None:
             config = self._service.config
             names = {name.lower() for name in (config.host, *config.allow_hosts)}
-            require_host(request.headers.get("host", ""), names)
+            host = request.headers.get("host", "")
+            require_host(host, names)
+            require_own_page(request.headers.get("origin"), host)
             return
         given = request.headers.get("authorization", "")
         require_key(given, self._key)

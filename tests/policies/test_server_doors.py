@@ -54,6 +54,13 @@ def test_own_names_and_addresses_are_taken(hasty: PolicyServer, host: str) -> No
     assert asked(hasty, host)[0] == 200
 
 
+def test_scripts_of_foreign_pages_are_refused(hasty: PolicyServer) -> None:
+    own = f"127.0.0.1:{hasty.port}"
+    assert asked(hasty, own, Origin=f"http://{own}")[0] == 200
+    for origin in ("http://evil.example", "null", "file://"):
+        assert asked(hasty, own, Origin=origin)[0] == 403
+
+
 def test_with_a_key_any_name_will_do(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINY_KEY", "sesame")
     config = ServeConfig(model=str(random_model), port=0, threads=1, api_key_env="TINY_KEY")

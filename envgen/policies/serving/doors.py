@@ -86,6 +86,20 @@ def require_host(given: str, allowed: Collection[str]) -> None:
     )
 
 
+def require_own_page(origin: str | None, host: str) -> None:
+    """Refuse what a web page's script sends, unless the page came from this server.
+
+    Args:
+        origin: the ``Origin`` header, which browsers send; that of a sandboxed frame says "null".
+        host: the ``Host`` header.
+
+    Raises:
+        ApiError: 403.
+    """
+    if origin is not None and origin.partition("://")[2] != host:
+        raise ApiError("Pages of other origins may not ask here.", status=403, code="origin")
+
+
 def require_key(given: str, key: str) -> None:
     """Refuse a request whose ``Authorization`` header does not hold the server's key.
 
