@@ -57,7 +57,7 @@ from envgen.pipelines.author.code_prompts import (
     HandedWorld,
     HandedWrong,
 )
-from envgen.pipelines.author.code_tests import world_faults
+from envgen.pipelines.author.code_tests import given_away, world_faults
 from envgen.pipelines.author.page_agent import NOTHING, Round, bash, said
 from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.packed.folder import EnvironmentFolder, read_folder
@@ -229,6 +229,7 @@ class CodeAuthors:
                     folder = self._folder(World(files=files_of(place), rules=()))
                     return (
                         self._proven(folder, ("tools",))
+                        or next(given_away(folder), "")
                         or f"fine: {', '.join(t.name for t in folder.tools)}"
                     )
                 except EnvgenError as error:

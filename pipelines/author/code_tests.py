@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
@@ -13,11 +14,14 @@ from envgen.pipelines.author.code_folder import Playing, World, plain
 from envgen.pipelines.author.code_prompts import HandedTest
 from envgen.pipelines.packed.folder import EnvironmentFolder
 from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.sqlite_files import snapshot
 from envgen.verifiers.mutants import mutants
 
 MOST_MUTANTS = 40
 """Of the tools, that a builder's tests are tried on."""
 TOOLS_KILL_RATE = 0.7
+_NAME, _KEYS = 3, 3
+"""Characters of what names a row, as the gate ``leaks`` counts them; rows that have such names."""
 
 
 def world_faults(world: World, folder: EnvironmentFolder, backend: WorkerBackend) -> Iterator[str]:
@@ -30,6 +34,7 @@ def world_faults(world: World, folder: EnvironmentFolder, backend: WorkerBackend
     for name, text in world.rules:
         if plain(text) not in stated:
             yield f"rule {name!r}: prompt.md and policy.md do not say {text[:200]!r}, word for word"
+    yield from given_away(folder)
     known = {spec.name: spec for spec in folder.tools}
     for spec in folder.tools:
         own = [one for one in tests if one.tool == spec.name]
@@ -45,6 +50,23 @@ def world_faults(world: World, folder: EnvironmentFolder, backend: WorkerBackend
     yield from failed
     if not failed:
         yield from _unseen(tests, folder, backend)
+
+
+def given_away(folder: EnvironmentFolder) -> Iterator[str]:
+    """Rows that the tools' documentation names as examples: an agent would know them by no call."""
+    documents = {one.name: f"{one.description} {one.parameters}" for one in folder.tools}
+    for rows in snapshot(folder.database).tables.values():
+        for column in zip(*rows, strict=True):
+            keys = {cell for cell in column if isinstance(cell, str) and len(cell) >= _NAME}
+            if len(keys) < max(len(column), _KEYS):  # not what names a row
+                continue
+            for tool, text in documents.items():
+                for key in sorted(keys):
+                    if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text):
+                        yield (
+                            f"the documentation of {tool!r} names {key!r}, which is a row: "
+                            "take an example that is none"
+                        )
 
 
 def _failed(

@@ -276,6 +276,7 @@ def test_a_panel_that_solves_too_much_sends_it_back_to_the_builder(tmp_path: Pat
 BREAKS = FILES["tools.py"].replace(
     "db, *, author: str):", 'db, *, author: str):\n    """X."""\n    1 / 0', 1
 )
+EXAMPLE = FILES["tools.py"].replace("card: id of a library card", "card: id, such as C-1004", 1)
 EVIL = FILES["tools.py"].replace("class ToolError", "import subprocess\n\n\nclass ToolError", 1).replace(
     "found = db.execute(\n", "subprocess.run(['id'], check=True)\n    found = db.execute(\n", 1
 )  # fmt: skip
@@ -299,6 +300,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"rules": [*RULES, {"id": "secret", "text": "Cards of the harbour count twice."}]}, "the builder",
     ),
     "a tool that breaks": ({"files": {"tools.py": BREAKS}}, "the builder"),
+    "a tool whose documentation names a row": ({"files": {"tools.py": EXAMPLE}}, "the builder"),
     "a tool that starts programs": ({"files": {"tools.py": EVIL}}, "the builder"),
     "a tool without a test": ({"tests": TESTS}, "the builder"),
     "tests that see few faults": ({"tests": SMALL_TESTS}, "the builder"),
