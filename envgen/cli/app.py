@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -155,13 +156,22 @@ def summary(name: str) -> str:
     return " ".join(doc.partition("\n\n")[0].split())
 
 
+class _LogLines(logging.Handler):
+    """Each record as it is, unwrapped: a path in it can be copied."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it."""
+        try:
+            remark(f"{time.strftime('%H:%M:%S')} {record.levelname}: {self.format(record)}")
+        except Exception:  # as every handler: what can't be logged ends nothing
+            self.handleError(record)
+
+
 def _set_up(verbose: bool) -> None:
     """Set up the log of every command."""
-    from rich.logging import RichHandler
-
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,
-        handlers=[RichHandler(console=talk, show_path=False)],
+        handlers=[_LogLines()],
         format="%(name)s: %(message)s",
         force=True,
     )

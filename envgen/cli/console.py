@@ -53,7 +53,6 @@ class _SafeConsole(Console):
 
 def _console(*, stderr: bool) -> Console:
     console = _SafeConsole(stderr=stderr, highlight=False, markup=False)
-    # Rich's log handler fills its lines to the width, so talk keeps the width of a terminal.
     if not (stderr or console.is_terminal or "COLUMNS" in console._environ):
         console.width = max(console.width, PIPE_WIDTH)
     return console
