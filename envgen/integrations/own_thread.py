@@ -33,6 +33,8 @@ _PING_S = 20.0
 _LOOK_S = 0.25
 """Between two looks for pings, during a slow step."""
 _CHUNK = 1 << 16
+_WAITING = 64
+"""Messages that a client may send ahead, beside a slow step."""
 _LINGER_S = 0.1
 """Between a last message and the close: websockets' threaded client may lose one that it follows at once."""
 _NORMAL, _UNHEARD, _GOING_AWAY = 1000, 1011, 1012
@@ -174,7 +176,7 @@ class _SocketThread:
         """Answer pings, if there are any."""
         self._line.settimeout(0)
         try:
-            if self._is_open:
+            if self._is_open and len(self.inbox) < _WAITING:
                 self._take(self._line.recv(_CHUNK))
         except BlockingIOError:
             pass
@@ -210,7 +212,8 @@ class _SocketThread:
             self._is_text, self._parts = frame.opcode is Opcode.TEXT, []
         elif frame.opcode is not Opcode.CONT:
             return
-        self._parts.append(bytes(frame.data))
+        if frame.data:  # there may be any number of empty ones
+            self._parts.append(bytes(frame.data))
         if frame.fin:
             # Bytes, and text that is not UTF-8, are no JSON, and so is the empty text.
             whole = b"".join(self._parts) if self._is_text else b""

@@ -55,7 +55,7 @@ def serving(slow: bool = False) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def test_messages_come_in_any_frames_and_bytes_are_an_empty_text() -> None:
     with serving() as (url, _), connect(url) as client:
-        client.send(["so", "me ", "€"])
+        client.send(["so", "", "me ", "€", ""])
         client.send("next")
         client.send(b"\xff")
         client.send(b"\xe2\x82", text=True)  # half a character
