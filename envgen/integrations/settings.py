@@ -59,4 +59,4 @@ class EnvServerConfig(EpisodesConfig):
     max_body_bytes: int = Field(default=4 << 20, ge=1024)
     """Of a request or message."""
     threads: int = Field(default=16, ge=1, le=512)
-    """Calls of tools that run at once."""
+    """Calls of tools that run at once; quick calls over a WebSocket have a thread of their own."""
