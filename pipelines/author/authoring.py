@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import EnvgenError, PolicyError
 from envgen.core.limits import Seconds, Text
 from envgen.core.seeding import derive
-from envgen.core.types import Record, Sampling, Usage
+from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.environments.search import open_corpus
 from envgen.pipelines.author.code_folder import CodeRun, rows_of, shown, write_code
 from envgen.pipelines.author.code_form import CodeAuthors
@@ -32,7 +32,7 @@ from envgen.pipelines.packed.folder import EnvironmentFolder
 from envgen.pipelines.packed.pack import pack
 from envgen.pipelines.search.roles import CorpusLibrary
 from envgen.policies.agent import AgentConfig
-from envgen.policies.base import BudgetExceededError, Policy
+from envgen.policies.base import BudgetExceededError, Policy, PolicyReply, Tool
 from envgen.policies.budget import Budget
 from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, parse_policy, unknown_policy
@@ -69,6 +69,33 @@ class CategoryOutcome(Record):
     usage: Usage = Usage()
     """Of author and reviewer."""
     proving_seconds: Seconds = 0.0
+
+
+class _Metered:
+    """Counts what a policy's replies cost, whatever becomes of the conversation.
+
+    Not thread-safe: a category is made by one thread.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self.name = policy, policy.name
+        self.usage = Usage()
+
+    @property
+    def version(self) -> str:
+        """The policy's."""
+        return self._policy.version
+
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, *,
+        deadline: float | None = None, cancel: Event | None = None, seed: int, task: PublicTask,
+    ) -> PolicyReply:  # fmt: skip
+        """The policy's reply."""
+        reply = self._policy.respond(
+            messages, tools, sampling, deadline=deadline, cancel=cancel, seed=seed, task=task
+        )
+        self.usage += reply.usage
+        return reply
 
 
 class Authoring:
@@ -123,30 +150,34 @@ class Authoring:
             return known
         if self.stopped:
             return CategoryOutcome(category=category, kept=False, why="not begun")
+        author, reviewer = self._recorded(category)
+        make = self._coded if self.config.form == "code" else self._category
+        outcome = None
         try:
-            code = self.config.form == "code"
-            outcome = self._coded(category) if code else self._category(category)
+            outcome = make(category, author, reviewer)
         except BudgetExceededError as error:
             self.stopped = str(error)
-            return CategoryOutcome(category=category, kept=False, why="the budget was spent")
+            why = "the budget was spent"
         except PolicyError as error:
             if self._repeats.too_many(str(error)):
                 self.fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             why = f"no reply: {str(error)[:200]}"
-            return CategoryOutcome(category=category, kept=False, why=why)
         except Exception as error:  # the boundary; not kept: a mended envgen does it again
-            return CategoryOutcome(category=category, kept=False, why=spared(category.id, error))
+            why = spared(category.id, error)
+        spent = author.usage + reviewer.usage
+        if outcome is None:
+            return CategoryOutcome(category=category, kept=False, why=why, usage=spent)
+        outcome = outcome.model_copy(update={"usage": spent})
         self._repeats.clear()
         self._keep(outcome)
         return outcome
 
-    def _category(self, category: Category) -> CategoryOutcome:
+    def _category(self, category: Category, author: Policy, reviewer: Policy) -> CategoryOutcome:
         config, levels = self.config, self.making.max_level
         seed = derive(self.making.seed, "category", category.id)
         name = f"author/{self.making.seed}/{category.id}"
         reviews: list[tuple[ReviewFinding, ...]] = []
-        spent, seconds = [Usage()], [0.0]
-        author, reviewer = self._recorded(category)
+        seconds = [0.0]
 
         def judge(domain: Domain) -> Round:
             with tempfile.TemporaryDirectory(prefix="envgen-author-") as folder:
@@ -158,7 +189,6 @@ class Authoring:
                     return Round(stage="proof", finding=finding[:MOST_CHARS])
                 which = f"{name}/review/{len(reviews)}"
                 read = review(reviewer, category, trial, name=which, seed=seed)
-                spent[0] += read.usage
                 if read.answer is None:  # see ``why`` below
                     return Round(stage="review")
                 reviews.append(tuple(read.answer.findings))
@@ -178,17 +208,15 @@ class Authoring:
             run, why = run.model_copy(update={"page": None}), "no review could be read"
         return CategoryOutcome(
             category=category, kept=not why, why=why, run=run, reviews=tuple(reviews),
-            usage=run.usage + spent[0], proving_seconds=seconds[0],
+            proving_seconds=seconds[0],
         )  # fmt: skip
 
-    def _coded(self, category: Category) -> CategoryOutcome:
+    def _coded(self, category: Category, author: Policy, reviewer: Policy) -> CategoryOutcome:
         """An environment in code: built, checked and solved in conversations of their own."""
         config, started = self.config, time.monotonic()
         seed = derive(self.making.seed, "category", category.id)
         name = f"author/{self.making.seed}/{category.id}/code"
         reviews: list[tuple[ReviewFinding, ...]] = []
-        spent = [Usage()]
-        author, reviewer = self._recorded(category)
 
         def read(folder: EnvironmentFolder) -> str:
             with tempfile.TemporaryDirectory(prefix="envgen-author-") as scratch:
@@ -197,7 +225,6 @@ class Authoring:
                 text = f"{shown(folder)}\n\nrows:\n" + "\n".join(rows_of(database))
             which = f"{name}/review/{len(reviews)}"
             found = review_texts(reviewer, category, [text], name=which, seed=seed)
-            spent[0] += found.usage
             if found.answer is None:
                 return "the reviewer's words can't be read; hand in again"
             reviews.append(tuple(found.answer.findings))
@@ -216,7 +243,7 @@ class Authoring:
         ).run()  # fmt: skip
         return CategoryOutcome(
             category=category, kept=not code.why, why=code.why, code=code, reviews=tuple(reviews),
-            usage=code.usage + spent[0], proving_seconds=time.monotonic() - started,
+            proving_seconds=time.monotonic() - started,
         )  # fmt: skip
 
     def _played(self, found: CodeRun, category: Category) -> Round:
@@ -278,13 +305,13 @@ class Authoring:
             return spec
         return f"record:{self._calls / category.id / f'panel-{number}.jsonl'}:{spec}"
 
-    def _recorded(self, category: Category) -> tuple[Policy, Policy]:
+    def _recorded(self, category: Category) -> tuple[_Metered, _Metered]:
         """Author and reviewer, what they say kept in a file of the category's own."""
 
-        def of(policy: Policy, spec: str, role: str) -> Policy:
+        def of(policy: Policy, spec: str, role: str) -> _Metered:
             if spec.startswith(_RECORDED):
-                return policy
-            return RecordPolicy(policy, self._calls / category.id / f"{role}.jsonl")
+                return _Metered(policy)
+            return _Metered(RecordPolicy(policy, self._calls / category.id / f"{role}.jsonl"))
 
         return (
             of(self.author, self.config.author, "author"),

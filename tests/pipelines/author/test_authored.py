@@ -275,6 +275,23 @@ def test_a_server_that_fails_ends_the_run(tmp_path: Path, answer: Raw) -> None:
         assert len(server.requests) <= 6
 
 
+def test_what_a_conversation_cost_that_was_cut_is_counted(tmp_path: Path) -> None:
+    good = author(write(PAGE))
+
+    def brain(body: dict[str, Any]) -> Any:
+        if "tending" in body["messages"][0]["content"]:
+            return good(body)
+        return ("check", {}) if said(body) == 0 else Raw(400, "{}")
+
+    alone, _ = run(tmp_path / "alone", {})
+    both, server = run(tmp_path / "both", {"author": brain}, names=("tending a greenhouse", "b"))
+    assert both.kept == 1
+    assert any(
+        said(one) == 1 and "tending" not in str(one["messages"]) for one in server.generations
+    )
+    assert both.usage.completion_tokens > alone.usage.completion_tokens > 0
+
+
 def test_budgets_and_categories_that_can_not_be_end_clearly(tmp_path: Path) -> None:
     options = {**FAST, "price": {"prompt": 1.0, "completion": 1.0}}
     with pytest.raises(ConfigError, match="one category may cost"):
