@@ -26,17 +26,17 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 OWN_THREAD = "envgen.own_thread"
-"""The extension of an ASGI scope that lets a thread answer."""
+"""Name of the extension of the ASGI scope by which an endpoint asks for a thread."""
 
 _PING_S = 20.0
-"""A client that says nothing for so long gets a ping, and as long to answer it or to take what we write."""
+"""Seconds of silence before a client gets a ping; it has as long to answer, or to take what we write."""
 _LOOK_S = 0.25
 """Between two looks for pings, during a slow step."""
 _CHUNK = 1 << 16
 _WAITING = 64
 """Messages that a client may send ahead, beside a slow step."""
 _LINGER_S = 0.1
-"""Between a last message and the close: websockets' threaded client may lose one that it follows at once."""
+"""Seconds from the last message to the close: websockets' threaded client may lose a message otherwise."""
 _NORMAL, _UNHEARD, _GOING_AWAY = 1000, 1011, 1012
 
 
@@ -44,7 +44,7 @@ class Answered(NamedTuple):
     """What a client is told."""
 
     text: str | None
-    """None: nothing."""
+    """None if nothing is sent."""
     goes_on: bool
     """Whether the conversation does."""
 
@@ -119,7 +119,7 @@ def _settle(ended: asyncio.Future[None]) -> None:
 
 
 class _SocketThread:
-    """What the thread does; nothing else touches ``conn`` meanwhile."""
+    """Runs in the thread; nothing else touches ``conn`` meanwhile."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PATIENCE_S = 5.0
-"""A place that is given up waits so long for what it is doing."""
+"""Seconds that closing a place waits for the step under way there."""
 
 
 class FullError(EnvgenError):
@@ -157,7 +157,7 @@ class Seats:
         seat.family = family
 
     def play(self, seat: Seat, work: Callable[[Session], T]) -> T:
-        """Work of a place's session, in the caller's thread, after whatever is under way there.
+        """Run work on a place's session in the caller's thread, after whatever is under way there.
 
         Raises:
             GoneError: if the place was given up.

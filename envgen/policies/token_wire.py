@@ -134,7 +134,7 @@ def _npy_routing(text: Any, num_tokens: int) -> NDArray[np.uint16] | None:
 
 
 def _npy(content: bytes) -> NDArray[Any]:
-    """The integers of an ``.npy`` file; ``np.load`` would first take the memory that its header claims."""
+    """Read the integers of an ``.npy`` file; ``np.load`` would allocate what its header claims first."""
     file = io.BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("their version of the npy format is not 1.0")

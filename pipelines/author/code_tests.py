@@ -21,7 +21,7 @@ MOST_MUTANTS = 40
 """Of the tools, that a builder's tests are tried on."""
 TOOLS_KILL_RATE = 0.7
 _NAME, _KEYS = 3, 3
-"""Characters of what names a row, as the gate ``leaks`` counts them; rows that have such names."""
+"""The shortest text that is taken for a row's name, as in the gate ``leaks``; the fewest rows so named."""
 
 
 def world_faults(world: World, folder: EnvironmentFolder, backend: WorkerBackend) -> Iterator[str]:

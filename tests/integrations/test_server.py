@@ -23,6 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from envgen.core.canonical import compact
 from envgen.core.errors import ConfigError
+from envgen.integrations import seats
 from envgen.integrations.server import EnvServer, make_app
 from envgen.integrations.settings import EnvServerConfig
 from envgen.policies.serving.doors import in_thread, listen
@@ -235,6 +236,18 @@ def test_what_nobody_uses_is_given_up(dataset: Dataset) -> None:
             assert client.say("reset", seed=0)["code"] == "SESSION_ERROR"
             with pytest.raises(ConnectionClosed):
                 client.say("reset", seed=0)
+
+
+def test_closing_waits_for_a_step_a_while_only(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "_PATIENCE_S", 0.2)
+    with serving(dataset).running() as server:
+        opened = http(server, "POST", "/episodes", {"seed": 0})[1]
+        seat = server.seats.find(opened["id"])
+        with seat.turn:  # as a step that goes on and on
+            assert http(server, "DELETE", f"/episodes/{opened['id']}")[0] == 204
+            assert seat.closed
 
 
 def test_there_is_a_most_of_sessions(dataset: Dataset) -> None:

@@ -164,7 +164,7 @@ def test_completions_endpoint_of_older_vllm() -> None:
 
 
 def claiming(entries: int) -> str:
-    """The header of an array of so many entries, without them."""
+    """The header of an array that claims so many entries and has none."""
     file = io.BytesIO()
     header = {"descr": "<u2", "fortran_order": False, "shape": (3, entries)}
     np.lib.format.write_array_header_1_0(file, header)

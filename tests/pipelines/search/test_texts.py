@@ -60,7 +60,7 @@ def test_what_cannot_be_read_is_named_with_its_place(
 
 
 def test_tables_of_strangers_are_bounded(tmp_path: Path) -> None:
-    """A loop of pages and columns that are worked out; ``test_parquet_rows`` has Parquet's bombs."""
+    """Generated columns and damaged pages are refused; ``test_parquet_rows`` covers Parquet's bombs."""
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
         db.execute("CREATE TABLE t(a TEXT, b TEXT AS (hex(zeroblob(1000000))))")
         db.execute("INSERT INTO t VALUES ('x')")
