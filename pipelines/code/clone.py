@@ -80,6 +80,10 @@ class Clone:
             raise PipelineError(
                 f"{str(path)!r} is not a git clone", "give a folder that holds HEAD or .git"
             )
+        if pipes := [one.name for one in self.path.iterdir() if one.is_fifo()]:
+            raise PipelineError(
+                f"{str(path)!r}: {pipes[0]!r} is a pipe", "git would wait for it: remove it"
+            )
 
     def run(self, *args: str, limit_bytes: int | None = None) -> bytes:
         """What git prints.

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -29,6 +30,8 @@ MAX_LISTING = 64 << 20
 """Bytes of the list of all files: half a million files or so. A few trees can name any number."""
 MAX_BYTES = 16 << 30
 """Of all files together: zeros compress to nearly nothing."""
+MAX_PATCHED = 1 << 30
+"""Bytes of memory for applying a patch: five megabytes of one can hold a gigabyte of zeros."""
 _LACKS = re.compile(
     r"missing (?:blob|tree|commit|object)|[Uu]nable to read|[Cc]ould not read|could not fetch|bad object"
 )
@@ -197,7 +200,7 @@ def _patched(tree: str, patch: str, here: Path, lent: Mapping[str, str]) -> str:
     index = {**lent, "GIT_INDEX_FILE": str(here / "patched")}
     _git(here, "read-tree", tree, env=index)
     words = ("--cached", "--binary", "--whitespace=nowarn", "-")
-    _git(here, "apply", *words, env=index, given=patch)
+    _git(here, "apply", *words, env=index, given=patch, memory=MAX_PATCHED)
     found = _git(here, "write-tree", env=index)
     (here / "patched").unlink()
     return found
@@ -245,10 +248,19 @@ def _git(
     env: Mapping[str, str] | None = None,
     given: str = "",
     check: bool = True,
+    memory: int = 0,
 ) -> str:
-    """Return git's output, stripped. Raises WorkspaceError when it fails, unless ``check`` is off."""
+    """Return git's output, stripped; it takes ``memory`` bytes, if it is told.
+
+    Raises:
+        WorkspaceError: it fails, unless ``check`` is off.
+    """
     place = [f"--git-dir={git_dir}"] if git_dir is not None else []
     command = ["git", *place, *words]
+    if memory:
+        env = {**(env or {}), "GIT_ALLOC_LIMIT": str(memory // 2)}  # at once; all together below
+        if prlimit := shutil.which("prlimit", path=os.defpath):  # of Linux
+            command = [prlimit, f"--data={memory}", *command]
     try:
         done = subprocess.run(
             command,
@@ -264,6 +276,10 @@ def _git(
         tail = done.stderr.decode(errors="replace").strip()[-500:]
         what = next(word for word in words if not word.startswith("-"))
         hint = "the clone may be partial or broken: git fsck tells"
+        if memory:
+            hint = (
+                f"the patch may be another commit's, or make more than {memory >> 20} MiB of files"
+            )
         if _LACKS.search(tail):
             raise MissingToolError(f"git {what} in {git_dir}: objects are missing: {tail}", hint)
         raise WorkspaceError(f"git {what} in {git_dir}: {tail}", hint)

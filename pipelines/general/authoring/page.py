@@ -71,8 +71,16 @@ def _words(value: Any) -> Any:
     """A text of words as a list: split at ``|`` if it has any, else at spaces."""
     if not isinstance(value, str):
         return value
-    parts = value.split("|") if "|" in value else value.split()
-    return [" ".join(part.split()) for part in parts if part.strip()]
+    if "|" not in value:
+        return value.split()
+    parts = [part.strip() for part in value.split("|") if part.strip()]
+    for part in parts:
+        if "\n" in part:
+            one, other = part.split("\n")[:2]
+            raise ValueError(
+                f"{one[:40]!r} and {other[:40]!r} are one entry on two lines: put a | between, or join them"
+            )
+    return [" ".join(part.split()) for part in parts]
 
 
 def _texts(value: Any) -> Any:

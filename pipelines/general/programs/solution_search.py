@@ -33,6 +33,7 @@ from envgen.pipelines.general.programs.solution_expressions import (
     truth_text,
 )
 from envgen.pipelines.general.programs.solution_reads import Pin
+from envgen.pipelines.general.semantics.evaluate import expr_type
 from envgen.pipelines.general.semantics.rewrite import (
     compares_slots,
     implied_pairs,
@@ -546,6 +547,8 @@ class SearchWriter:
         expr = rule.expr
         if not isinstance(expr, ir.Cmp) or expr.fn not in ("<", "<=", ">", ">="):
             return None
+        if expr_type(expr.left, self.p, {}) != "int":
+            return None  # dates are texts: they compare, but don't add up
         flip = 1 if expr.fn in ("<", "<=") else -1
         bound: list[tuple[int, str]] = [(-1, "1")] if expr.fn in ("<", ">") else []
         costs: dict[tuple[str, ...], list[tuple[int, str]]] = {}

@@ -54,21 +54,30 @@ class Conjunct:
     rule: str
     scope: tuple[int, ...]
     run: Closure
-    _verdicts: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    verdicts: dict[Any, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.read = itemgetter(*self.scope) if self.scope else len
 
     def holds(self, frame: Frame) -> bool:
         """Whether it is true of a frame."""
-        read = tuple([frame.slots[i] for i in self.scope])
-        held = self._verdicts.get(read)
+        read = self.read(frame.slots)
+        held = self.verdicts.get(read)
         if held is None:
-            held = self._verdicts[read] = self.run(frame) is True
+            held = self.verdicts[read] = self.run(frame) is True
         return held
 
 
 def one_broken(parts: Sequence[Conjunct], broken: str, frame: Frame) -> str | None:
     """The one rule broken by now; None if there are two."""
+    slots = frame.slots
     for part in parts:
-        if part.rule != broken and not part.holds(frame):
+        if part.rule == broken:
+            continue
+        held = part.verdicts.get(
+            part.read(slots)
+        )  # known nearly always, and asked millions of times
+        if held is False or (held is None and not part.holds(frame)):
             if broken:
                 return None
             broken = part.rule

@@ -9,7 +9,7 @@ slot by slot can't bound before both are set. Clusters with heads (the cities of
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from operator import itemgetter
@@ -251,19 +251,14 @@ class Ranking:
         self.bound, self.may_break = _BEYOND, set()
         return any(answer.total > bound for answer in self._walk(budget))
 
-    def near_misses(
-        self, rules: Collection[str], bound: int, budget: StepBudget
-    ) -> Iterator[Ranked]:
-        """For each of some rules an answer within ``bound`` that breaks it alone, where there is one.
+    def near_miss(self, rule: str, bound: int, budget: StepBudget) -> Ranked | None:
+        """An answer within ``bound`` that breaks ``rule`` alone; None if there is none.
 
         Raises:
             OutOfStepsError: when the budget is spent.
         """
-        for rule in rules:
-            self.bound, self.may_break = bound, {rule}
-            found = next((one for one in self._walk(budget) if one.broken == rule), None)
-            if found is not None:
-                yield found
+        self.bound, self.may_break = bound, {rule}
+        return next((one for one in self._walk(budget) if one.broken == rule), None)
 
     def _walk(self, budget: StepBudget) -> Iterator[Ranked]:
         """Every answer within ``bound`` that breaks at most one rule of ``may_break``; both may change."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_what_git_can_not_do_is_told(history: History) -> None:
     with pytest.raises(PipelineError, match=r"git wait took over 0\.3 s"):
         Clone(history.folder, timeout_s=0.3).run("-c", "alias.wait=!sleep 30; true", "wait")
     assert time.monotonic() - start < 10
+
+
+def test_a_pipe_that_git_would_wait_for_is_refused(history: History) -> None:
+    os.mkfifo(Clone(history.folder).path / "packed-refs")
+    with pytest.raises(PipelineError, match="'packed-refs' is a pipe"):
+        Clone(history.folder)
 
 
 def test_a_change_that_is_too_large_is_not_read(history: History) -> None:

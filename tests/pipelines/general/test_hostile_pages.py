@@ -144,6 +144,7 @@ ATTACKS: dict[str, tuple[str, Any, str]] = {
     "a table that hides a builtin": (
         "tables.open", {"key": "id", "columns": {"id": "str = code('A', 3)"}}, "open",
     ),
+    "an entry of a list on two lines": ("lists.teams", "Red House | Blue\nHouse", "Blue"),
     "a list that hides a table": ("lists.rooms", "a b c", "rooms"),
     "a column that hides a table": ("tables.bookings.columns", {"rooms": "int = 1"}, "'rooms'"),
     "a name of Python": ("tables.rooms.columns.class", "int = 1", "class"),

@@ -216,6 +216,24 @@ def test_a_sum_is_bounded_to_the_unit(fn: Any, bound: int, feasible: bool, tmp_p
     assert not feasible or verifier(p)(answer, str(initial), str(initial)) == []
 
 
+def test_texts_of_two_slots_compare_and_are_no_sum(tmp_path: Path) -> None:
+    """Days are texts: a rule that puts those of two slots in order was once written as a sum of both."""
+    trip = SAMPLES["a_trip"]
+    city = [Get(relation="hotels", entity=SlotRef(slot=f"hotel_{k}"), column="city") for k in "12"]
+    rule = Clause(
+        id="order", family="order", expr=Cmp(fn=">", left=city[0], right=city[1]), text_key="order"
+    )
+    slots = tuple(slot for slot in trip.problem.slots if slot.name.startswith("hotel"))
+    layout: dict[str, Any] = {slot.name: {"$slot": slot.name} for slot in slots}
+    changed = {"slots": slots, "clauses": (rule,), "layout": layout, "params": {}}
+    p = trip.problem.model_copy(update=changed)
+    initial = database(p, trip.tables, tmp_path / "initial.sqlite")
+    answer, _ = solve(p, solution_source(p), initial, tmp_path / "final.sqlite")
+    first, second = (trip.tables["hotels"][answer[slot]]["city"] for slot in layout)
+    assert first > second
+    assert verifier(p)(answer, str(initial), str(initial)) == []
+
+
 def test_a_best_value_that_no_search_bounds_is_a_clear_error() -> None:
     """What three slots add together, or what may be unknown, can't be summed slot by slot."""
     problem = SAMPLES["a_stay"].problem

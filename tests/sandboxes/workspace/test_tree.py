@@ -142,6 +142,23 @@ def test_a_patch_is_part_of_the_only_commit(clone: tuple[Path, str], tmp_path: P
     assert toy_repository.git(clone[0], "status", "--short") == ""
 
 
+@pytest.mark.parametrize(("files", "mebibytes"), [(1, 40), (4, 20)])
+def test_a_patch_that_unpacks_without_end_is_refused(
+    clone: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    files: int, mebibytes: int,
+) -> None:  # fmt: skip
+    """Five megabytes of a binary patch made a gigabyte of zeros, all of it in git's memory."""
+    for i in range(files):
+        (clone[0] / f"zeros{i}").write_bytes(bytes(mebibytes << 20))
+    toy_repository.git(clone[0], "add", ".")
+    patch = toy_repository.git(clone[0], "diff", "--cached", "--binary") + "\n\n"
+    assert len(patch) < 1 << 20
+    base_tree(clone[0], clone[1], tmp_path / "tree.tar", patch=patch)
+    monkeypatch.setattr(tree_module, "MAX_PATCHED", 64 << 20)
+    with pytest.raises(WorkspaceError, match=r"(?i)limit|memory"):
+        base_tree(clone[0], clone[1], tmp_path / "tree.tar", patch=patch)
+
+
 def test_no_program_of_the_clones_settings_runs(clone: tuple[Path, str], tmp_path: Path) -> None:
     program, marker = tmp_path / "program", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\ntouch {marker}\n")
