@@ -149,7 +149,7 @@ class AnswerTuner:
         self.task.compiler.bind(params)
         bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
-        missing = {rule for rule in finder.rules if next(finder.moves(rule), None) is None}
+        missing = set(finder.rules) - finder.moved()
         missing -= self._redrawn(missing, params, values)
         if self.listed and len(missing) <= _SEARCHED:
             left = (rule for rule in finder.rules if rule in missing)

@@ -85,7 +85,7 @@ class Ranking:
             params: values of free parameters.
 
         Raises:
-            TooHardError: where a term of the sum is no whole number.
+            TooHardError: where a term of the sum is no whole number, or heads have too many values.
         """
         self.space, self.frame = space, space.compiler.frame()
         self.frame.params = params
@@ -100,9 +100,12 @@ class Ranking:
         known = [term.cost(self.frame) for term in summed if not term.scope]
         self.constant = sum(map(whole, known))
         self.possible = all(part.holds(self.frame) for part in self.parts if not part.scope)
+        clusters = self._clusters(groups, [term.scope for term in terms])
+        if prod(len(space.domains[head]) for _, head in clusters if head is not None) > _HEADINGS:
+            raise TooHardError("too many choices of heads")
         listed = [
             Cluster(slots, head, space.domains, self.parts, terms, self.frame)
-            for slots, head in self._clusters(groups, [term.scope for term in terms])
+            for slots, head in clusters
         ]
         self.order = sorted(listed, key=len)
         self._schedule(terms)
@@ -194,8 +197,6 @@ class Ranking:
     def _headings(self, tests: list[Conjunct], terms: list[Term]) -> Iterator[_Heading]:
         """The choices of heads that break at most one rule."""
         slots = self.frame.slots
-        if prod(len(one.cells) for one in self.order) > _HEADINGS:
-            raise TooHardError("too many choices of heads")
         for values in product(*(one.cells for one in self.order)):
             for one, value in zip(self.order, values, strict=True):
                 if one.head is not None:

@@ -22,7 +22,7 @@ from envgen.pipelines.general.space.answers import count, solve
 from envgen.pipelines.general.space.build import Space, build_model
 from envgen.pipelines.general.space.density import density, sampled_share
 from envgen.pipelines.general.space.model import Link
-from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.near_misses import Finder, near_misses
 from envgen.pipelines.general.space.search import count_by_search
 
 SEEDS = st.integers(0, 10**6)
@@ -148,6 +148,8 @@ def test_near_misses_break_one_rule_and_enough_are_found(seed: int) -> None:
     start = next(solve(problem, tables, Random(seed)), None)
     if answers is None or start is None:
         return
+    finder = Finder(problem, tables, start, Random(seed))
+    assert finder.moved() == {rule for rule in finder.rules if next(finder.moves(rule), None)}
     found: dict[str, set[str]] = {}
     for miss, rule in near_misses(problem, tables, start, Random(seed)):
         held = evaluate(problem, tables, miss)
