@@ -64,9 +64,15 @@ class Wish:
 
 
 class Analysis:
-    """One problem, its parameters open."""
+    """One problem, its parameters open.
 
-    def __init__(self, problem: Problem, blueprint: Blueprint) -> None:
+    Args:
+        problem: the problem.
+        blueprint: of its page.
+        explains: whether ``failed`` tells all that is missing, and not the first thing alone.
+    """
+
+    def __init__(self, problem: Problem, blueprint: Blueprint, explains: bool = False) -> None:
         self.problem, self.blueprint = problem, blueprint
         nodes = list(nodes_of(problem.clauses, problem.goal))
         ranges = [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
@@ -84,6 +90,7 @@ class Analysis:
         options = {name: self.domains[name].options for name in edges}
         self.best = {name: options[name]["best"] for name in edges if "best" in options[name]}
         """Edges at the value of the k-th best answer, each with its k."""
+        self.explains = explains
         self.failed: Counter[str] = Counter()
         """Why rows or parameters that were tried hold no such task."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
 from itertools import islice
 from random import Random
@@ -65,6 +66,7 @@ class Tasks:
         self._analysis: Analysis | None = None
         self._stated: Problem | None = None
         """The problem that was analysed."""
+        self._explains = False
         self.lexicon = register(self.blueprint.lexicon)
 
     def first(self, rng: Random) -> Hardened | None:
@@ -106,8 +108,13 @@ class Tasks:
         """A task of each level, each made of the one before; every step that applies is tried.
 
         Raises:
-            ConfigError: naming the scene or the step for which no rows hold a task.
+            ConfigError: naming the scene or the step for which no rows hold a task, and all that is missing.
         """
+        explaining = copy(self)
+        explaining._explains = True
+        return explaining._rehearsed(seed)
+
+    def _rehearsed(self, seed: int) -> Iterator[Hardened]:
         draws, domain = rng(seed, "rehearsal"), self.domain
         start = self.blueprint.begin(domain.start, draws)
         found = self._with_sibling(start, self.blueprint.problem(start), draws)
@@ -228,7 +235,8 @@ class Tasks:
             feasible: whether some answer must keep all rules, or none may.
         """
         if self._analysis is None or self._stated is not problem:
-            self._stated, self._analysis = problem, Analysis(_bounded(problem), self.blueprint)
+            self._stated = problem
+            self._analysis = Analysis(_bounded(problem), self.blueprint, self._explains)
         task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, Reach):
             params = WorkflowTuner(task).params(escalated=escalated, other_than=other_than or {})

@@ -26,6 +26,7 @@ class TightRules(Protocol):
 
     edges: dict[str, ir.Cmp]
     best: dict[str, int]
+    explains: bool
     failed: Counter[str]
 
     @property
@@ -111,21 +112,23 @@ class TightBounds:
         assert self.ranking is not None
         analysis, ranking, budget = self.analysis, self.ranking, StepBudget(_STEPS)
         others = [rule for rule in dict.fromkeys(r for r, _ in analysis.parts) if rule != self.rule]
-        # A rule that no answer breaks is told by a search to the end: the rule that often fails goes first,
-        # and the first that does ends it.
-        others.sort(key=lambda rule: -analysis.failed[alone(rule)])
+        missing = list[str]()
+        # That nothing breaks a rule alone is told by a search to its end: where nobody asks for all that is
+        # missing, the rule that was missing often goes first, and one is enough.
+        if not analysis.explains:
+            others.sort(key=lambda rule: -analysis.failed[alone(rule)])
         try:
-            missing = next(
-                (r for r in others if not ranking.near_miss(r, self.bound, budget)), None
-            )
-            if missing is None and not ranking.above(self.bound, StepBudget(_STEPS)):
-                missing = self.rule
+            for rule in others:
+                if analysis.explains or not missing:
+                    missing += [] if ranking.near_miss(rule, self.bound, budget) else [rule]
+            if analysis.explains or not missing:
+                above = ranking.above(self.bound, StepBudget(_STEPS))
+                missing += [] if above else [self.rule]
         except OutOfStepsError:
             analysis.failed["near-misses within the bound take too long to find"] += 1
             return False
-        if missing is not None:
-            analysis.failed[alone(missing)] += 1
-        return missing is None
+        analysis.failed.update(map(alone, missing))
+        return not missing
 
     def past(self, params: Params) -> Params | None:
         """``params`` with the bound just past the best answer, if without any one other rule some would do.
