@@ -352,6 +352,32 @@ def test_a_stopped_rollout_goes_on_to_the_same_result(
     assert results(tmp_path / "cut") == whole
 
 
+ASKING = {
+    "an author": ("generate", "general", "--category", "a ferry", "--out", "ds", "--author"),
+    "a writer": ("generate", "search", "--out", "qa", "--questions", 1, "--answerers", "batch:m@asked",
+                 "--verifier", "batch:m@asked", "--writer"),
+    "a judge": ("test-judge", "--policy"),
+    "an inspector": ("inspect", "run", "--unproven", "--inspector"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASKING.values(), ids=ASKING)
+def test_ctrl_c_waits_for_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
+) -> None:
+    """Each of them waited for the replies under way, for ever where none came."""
+    monkeypatch.chdir(tmp_path)
+    if "inspect" in words:
+        dataset = write_tiny_dataset(tmp_path / "ds").path
+        assert envgen("rollout", dataset, "--policy", "random-valid", "--out", "run").code == 0
+    with started(*words, "batch:m@asked") as process:
+        asked = tmp_path / "asked" / "requests"
+        assert settled(lambda: list(asked.glob("*.jsonl")) or process.poll() is not None, 60)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert (process.returncode, "Traceback" in err) == (130, False), err
+
+
 def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 

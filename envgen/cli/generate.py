@@ -153,12 +153,15 @@ class PageCommand(Command):
     def execute(self) -> None:
         """Show the prompts; an error names the part of the page and what to do."""
         from envgen.pipelines.general.domains import page_file
-        from envgen.pipelines.general.rehearse import rehearse
+        from envgen.pipelines.general.rehearse import DEAR, rehearse
 
-        domain, prompts = page_file(self.page), []
+        domain, prompts, costs = page_file(self.page), [], []
         for one in rehearse(domain, self.seed):
             prompts.append(one._asdict())
             heading(f"{domain.id} level {one.level}")
             say("\n\n".join(part for part in (one.policy, one.prompt) if part))
+            costs += [f"level {one.level}: {one.cost}"] if one.cost else []
+        if costs:
+            remark("\n".join([*costs, DEAR]))
         remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
         write_json(self.figures, {"id": domain.id, "key": domain.key, "levels": prompts})

@@ -20,6 +20,7 @@ from multiprocessing.connection import wait as wait_connections
 from typing import Any, Protocol
 
 from envgen.core.errors import ConfigError, WorkerDiedError
+from envgen.core.threads import go_on
 from envgen.core.worker_process import ItemOutcome, WorkerProcess, WorkerSpec, attempt
 
 __all__ = ["Executor", "LocalExecutor", "ItemOutcome", "WorkerSpec"]
@@ -70,6 +71,7 @@ def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Gene
     with worker.open() as work:
         if threads == 1:
             for item in items:
+                go_on()
                 yield attempt(work, item)
             return
         pool = ThreadPoolExecutor(threads, thread_name_prefix="envgen-worker")
@@ -123,6 +125,7 @@ def _run_processes(
             busy = {child.process.pipe: child for child in children if child.under_way}
             if not busy:
                 return
+            go_on()
             for ready in wait_connections(list(busy), timeout=1.0):
                 child = busy[ready]  # type: ignore[index]  # only our own pipes were waited for
                 outcomes = _received(child)

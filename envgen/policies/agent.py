@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from envgen.core.limits import Whole, fault
 from envgen.core.schema import Validator, argument_fault
 from envgen.core.seeding import derive
+from envgen.core.threads import over
 from envgen.core.types import FamilyName, Message, PublicTask, Record, Sampling, ToolCall, Usage
 from envgen.policies.ask import form_tool, heard
 from envgen.policies.base import ContextOverflowError, Policy, Tool
@@ -54,12 +55,14 @@ class AgentTool:
         description: one line.
         parameters: the JSON schema of its arguments.
         run: takes them, as the schema has them, and returns what the agent sees.
+        whole: what it returns is shown whole, however long; it must be bounded by its nature.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     run: Callable[[dict[str, Any]], str]
+    whole: bool = False
 
     @property
     def wire(self) -> Tool:
@@ -112,6 +115,7 @@ def run_agent(
 
     Raises:
         PolicyError: if the policy gives no reply, but for a context that overflows.
+        CancelledPolicyError: if this thread's work was given up (``envgen.core.threads``).
     """
     talk = _Conversation(policy, tools, form, accept, config or AgentConfig())
     return talk.run(prompt, name, family, system)
@@ -144,8 +148,10 @@ class _Conversation(Generic[T]):
         while turns < config.turns:
             turns += 1
             try:
-                seen = context.manage(messages, used, config.sampling)
-                reply = self.policy.respond(seen, wire, config.sampling, seed=seed, task=task)
+                seen = context.manage(messages, used, config.sampling, cancel=over())
+                reply = self.policy.respond(
+                    seen, wire, config.sampling, cancel=over(), seed=seed, task=task
+                )
             except ContextOverflowError:
                 ended = "context"
                 break
@@ -199,9 +205,9 @@ class _Conversation(Generic[T]):
             text = self._submit(arguments)
         else:
             text = f"there is no tool {call.name[:80]!r}"
-        return Message(
-            role="tool", content=cut(text, self.config.output_chars), tool_call_id=call.id
-        )
+        if tool is None or not tool.whole:
+            text = cut(text, self.config.output_chars)
+        return Message(role="tool", content=text, tool_call_id=call.id)
 
     def _submit(self, arguments: dict[str, Any]) -> str:
         if self.answer is not None or self.submissions >= self.config.submissions:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from envgen.core.surrogates import whole
+from envgen.core.threads import over
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply
 
@@ -55,6 +56,7 @@ def ask(
 
     Raises:
         PolicyError: if the policy gives no reply at all.
+        CancelledPolicyError: if this thread's work was given up (``envgen.core.threads``).
     """
     tool = form_tool(form)
     key = f"{family}-" + hashlib.sha256(f"{name}\0{seed}".encode()).hexdigest()[:16]
@@ -62,7 +64,7 @@ def ask(
     messages = [Message(role="user", content=prompt)]
     usage, fault = Usage(), ""
     for _ in range(tries):
-        reply = policy.respond(messages, [tool], sampling, seed=seed, task=task)
+        reply = policy.respond(messages, [tool], sampling, cancel=over(), seed=seed, task=task)
         usage += reply.usage
         message = heard(reply)
         try:

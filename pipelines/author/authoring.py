@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Lock
 
@@ -15,6 +14,7 @@ from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import EnvgenError, PolicyError
 from envgen.core.limits import Seconds, Text
 from envgen.core.seeding import derive
+from envgen.core.threads import Threads
 from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.environments.search import open_corpus
 from envgen.pipelines.author.code_folder import CodeRun, rows_of, shown, write_code
@@ -133,7 +133,7 @@ class Authoring:
     ) -> list[CategoryOutcome]:
         """What became of each category."""
         outcomes: list[CategoryOutcome] = []
-        with ThreadPoolExecutor(concurrency) as pool:
+        with Threads(concurrency) as pool:
             for outcome in pool.map(self._guarded, found):
                 outcomes.append(outcome)
                 if progress:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label, Real
+from envgen.core.threads import over
 from envgen.core.types import Difficulty, Record
 from envgen.policies.budget import Budget
 from envgen.policies.registry import PolicyConfig
@@ -83,7 +84,7 @@ def play(
             dataset=str(dataset.path), policy=policy, out=str(out / str(number)), n=episodes,
             max_cost_usd=left, preflight=False,
         )  # fmt: skip
-        summary = rollout(config)
+        summary = rollout(config, cancel=over())
         budget.spend(summary.cost_usd)
         with RunStore.read(out / str(number)) as store:
             counts = store.counts()

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +20,7 @@ from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.limits import Name, Whole
 from envgen.core.surrogates import from_json, to_json
+from envgen.core.threads import Threads
 from envgen.core.types import Id, Record
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.code.bundle import environment_bundle, environment_id, task_bundle, task_id
@@ -216,7 +217,7 @@ class _GenerateRun:
         """Outcomes as they come. Closed or interrupted, it ends the commands that run."""
         waiting = list(reversed(todo))
         running: dict[Future[Outcome], Job] = {}
-        with ThreadPoolExecutor(max(1, workers)) as pool:
+        with Threads(max(1, workers)) as pool:
             try:
                 while waiting or running:
                     while waiting and len(running) < max(1, workers) and not self._enough(done):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
@@ -13,6 +12,7 @@ from pydantic import Field
 from envgen.core.code_types import Instance
 from envgen.core.errors import EnvgenError, PolicyError
 from envgen.core.limits import InstanceId, Line, Text
+from envgen.core.threads import Threads
 from envgen.core.types import Record, Usage
 from envgen.pipelines.code.judge import JudgeConfig, Judgement, judge, write_statement
 from envgen.pipelines.code.mine import Rejected
@@ -69,7 +69,7 @@ class Judges:
             PolicyError: if the policy fails again and again in the same way; what was said is kept.
         """
         todo = [i for i in instances if i.id not in self.opinions]
-        with ThreadPoolExecutor(self.concurrency) as pool:
+        with Threads(self.concurrency) as pool:
             asked = dict(zip((i.id for i in todo), pool.map(self._ask, todo), strict=True))
         if self._fatal is not None:
             raise PolicyError(

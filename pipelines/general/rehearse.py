@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,6 +14,15 @@ from envgen.pipelines.general.words.prompt import prompt
 
 _REACHABLE = "give the tools of that scene what its rules read"
 
+DEAR = (
+    "Each draw takes time, with every task that is made: let one in five or so hold one. Where nothing "
+    "breaks a rule alone, or no answer keeps all, draw rows that do more often; where too few answers keep "
+    "the others, or a player solves it, take a smaller k in edge(best=k)."
+)
+"""What to do about a level's ``cost``."""
+_MANY = 10
+"""Draws of rows without a task for each with one, from which on they are told."""
+
 
 class Rehearsed(NamedTuple):
     """A task of one level, as an agent is told of it."""
@@ -20,6 +30,8 @@ class Rehearsed(NamedTuple):
     level: int
     policy: str
     prompt: str
+    cost: str = ""
+    """How few of the draws of rows hold such a task, and why; empty: enough do."""
 
 
 def rehearse(domain: Domain, seed: int = 0) -> Iterator[Rehearsed]:
@@ -29,7 +41,7 @@ def rehearse(domain: Domain, seed: int = 0) -> Iterator[Rehearsed]:
         ConfigError: naming the part of the page that is wrong, with what to do.
     """
     tasks = tasks_from(domain.text)
-    for level, (problem, _) in enumerate(tasks.rehearsed(seed), 1):
+    for level, (problem, _, held, lost) in enumerate(tasks.rehearsed(seed), 1):
         text = prompt(problem, tasks.lexicon)
         try:
             TaskCompiler().code(problem)
@@ -37,4 +49,11 @@ def rehearse(domain: Domain, seed: int = 0) -> Iterator[Rehearsed]:
             raise ConfigError(
                 f"domain {domain.id!r}, level {level}: {error}", _REACHABLE
             ) from error
-        yield Rehearsed(level, text.policy_text, text.text)
+        cost = _cost(held, lost) if lost.total() >= _MANY * held else ""
+        yield Rehearsed(level, text.policy_text, text.text, cost)
+
+
+def _cost(held: int, lost: Counter[str]) -> str:
+    why, times = lost.most_common(1)[0]
+    often = f"; {times} times {why}" if why else ""
+    return f"of {held + lost.total()} draws of rows {held} held such a task{often}"

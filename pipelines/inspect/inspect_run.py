@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.limits import Count, Id, Label, Text
 from envgen.core.surrogates import to_json
+from envgen.core.threads import Threads
 from envgen.core.types import Record, Sampling, Usage
 from envgen.pipelines.inspect.findings import FaultKind
 from envgen.pipelines.inspect.inspector import TEMPLATE, Inspection, inspect_task
@@ -123,7 +123,7 @@ def inspect_run(
     shown = _shown(run, dataset, episodes, secrets, db_url)
     work = _Work(inspector, seed)
     outcomes: list[_Outcome] = []
-    with ThreadPoolExecutor(concurrency) as pool:
+    with Threads(concurrency) as pool:
         for name, outcome in zip(shown, pool.map(work.one, shown, shown.values()), strict=True):
             outcomes.append(outcome)
             if progress:

@@ -6,7 +6,6 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from itertools import islice
 from random import Random
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from envgen.core.errors import PolicyError, SearchEngineError
 from envgen.core.seeding import rng
+from envgen.core.threads import Threads
 from envgen.core.types import Sampling, Usage
 from envgen.pipelines.boundary import spared
 from envgen.pipelines.search.config import WrittenConfig, bounds
@@ -71,7 +71,7 @@ class QuestionWork(ABC):
         self._repeats = Repeats(5)
         self._fatal: PolicyError | SearchEngineError | None = None
         self._over = False
-        self.beside: ThreadPoolExecutor
+        self.beside: Threads
 
     def questions(self, concurrency: int, progress: Progress | None) -> Iterator[Asked]:
         """The questions that were kept, in the order of their numbers, until there are enough."""
@@ -98,10 +98,8 @@ class QuestionWork(ABC):
         """What became of each question, in order; some later ones are at work meanwhile."""
         numbers = iter(range(self.config.questions * self.config.attempts))
         # Two pools: a question waits for its answerers and verifiers, who never wait for one another.
-        beside = ThreadPoolExecutor(
-            concurrency * max(self.config.passes, len(self.agents.answerers))
-        )
-        with ThreadPoolExecutor(concurrency) as pool, beside as self.beside:
+        beside = Threads(concurrency * max(self.config.passes, len(self.agents.answerers)))
+        with Threads(concurrency, beside.over) as pool, beside as self.beside:
             waiting = deque(pool.submit(self._guarded, one) for one in islice(numbers, concurrency))
             try:
                 while waiting:

@@ -21,7 +21,10 @@ from envgen.policies.registry import PolicyConfig
 from envgen.policies.scripted import ScriptedPolicy
 
 LENGTH = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-TOOLS = [AgentTool("long", "Give n letters.", LENGTH, lambda given: "x" * given["n"])]
+TOOLS = [
+    AgentTool("long", "Give n letters.", LENGTH, lambda given: "x" * given["n"]),
+    AgentTool("whole", "Give n letters.", LENGTH, lambda given: "x" * given["n"], whole=True),
+]
 
 
 class Number(BaseModel):
@@ -71,12 +74,13 @@ def test_bad_calls_are_answered_and_long_results_cut() -> None:
         role="assistant", tool_calls=(ToolCall(id="c2", name="long", arguments_text="{"),)
     )
     script = [call(1, "fly"), bad, call(3, "long", n="many"), call(4, "long", n=1000)]
+    script.append(call(5, "whole", n=1000))
     run = work(ScriptedPolicy(script), output_chars=200)
     shown = seen(run)
     assert shown[1] == "there is no tool 'fly'"
     assert "must be a JSON object" in shown[2]
     assert "n" in shown[3]
-    assert shown[4].count("x") == 200
+    assert [shown[i].count("x") for i in (4, 5)] == [200, 1000]
     assert run.ended == "silent"
 
 

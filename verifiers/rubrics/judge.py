@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
@@ -20,6 +19,7 @@ from envgen.core.errors import PolicyError, UnjudgedError
 from envgen.core.limits import Count, Id, Label, Text
 from envgen.core.seeding import derive
 from envgen.core.surrogates import whole
+from envgen.core.threads import Threads
 from envgen.core.types import Record, Score, Usage
 from envgen.policies.ask import Asked, ask, block
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
@@ -172,11 +172,8 @@ class RubricJudge:
         Raises:
             BudgetExceededError, PolicyError: as ``score`` does; what was said is kept.
         """
-        pool = ThreadPoolExecutor(concurrency)
-        try:
+        with Threads(concurrency) as pool:
             yield from pool.map(lambda one: self.score(*one), asked)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _vote(self, rubric: Rubric, answer: str, number: int) -> tuple[StoredVote, bool]:
         seed = derive(self.config.seed, "rubric vote", number)

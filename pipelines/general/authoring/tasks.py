@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Equals, Get, Optimise, Problem, Query, Reach, Satisfy
 from envgen.core.seeding import rng
+from envgen.core.threads import go_on
 from envgen.pipelines.general.authoring.analysis import Analysis, OpenTask, Params, one_best
 from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
@@ -56,6 +57,17 @@ class Hardened(NamedTuple):
     tables: Tables
 
 
+class Rehearsal(NamedTuple):
+    """A task of one level of a page that is rehearsed."""
+
+    problem: Problem
+    tables: Tables
+    held: int
+    """The draws of rows that held a task of the level."""
+    lost: Counter[str]
+    """What was wrong with those that held none."""
+
+
 class Tasks:
     """Makes the tasks of one domain. All methods are functions of their arguments, chance included."""
 
@@ -67,6 +79,8 @@ class Tasks:
         self._stated: Problem | None = None
         """The problem that was analysed."""
         self._explains = False
+        self._lost = Counter[str]()
+        """What the draws that held no task were lost for."""
         self.lexicon = register(self.blueprint.lexicon)
 
     def first(self, rng: Random) -> Hardened | None:
@@ -104,7 +118,7 @@ class Tasks:
         structure, escalated = self.blueprint.structure_of(problem), escalates(problem, rng)
         return next(self._draws(structure, problem, rng, escalated=escalated), None)
 
-    def rehearsed(self, seed: int = 0) -> Iterator[Hardened]:
+    def rehearsed(self, seed: int = 0) -> Iterator[Rehearsal]:
         """A task of each level, each made of the one before; every step that applies is tried.
 
         Raises:
@@ -114,22 +128,23 @@ class Tasks:
         explaining._explains = True
         return explaining._rehearsed(seed)
 
-    def _rehearsed(self, seed: int) -> Iterator[Hardened]:
+    def _rehearsed(self, seed: int) -> Iterator[Rehearsal]:
         draws, domain = rng(seed, "rehearsal"), self.domain
         start = self.blueprint.begin(domain.start, draws)
         found = self._with_sibling(start, self.blueprint.problem(start), draws)
-        level, done, failed = 1, set[str](), dict[str, int]()
+        level, held, done, failed = 1, 1, set[str](), dict[str, int]()
         reasons: dict[str, Counter[str]] = defaultdict(Counter)
         if found is None:
             failed = {(scene := f"scene {domain.start!r}"): level}
             reasons[scene] += self._failed()
         while found is not None:
-            yield found
+            yield Rehearsal(*found, held, self._lost)
             failed = {name: at for name, at in failed.items() if name not in done}
             if level == domain.max_level:
                 break
             before, found = self.blueprint.structure_of(found.problem), None
-            operators, level = self.blueprint.operators(level), level + 1
+            operators, level, held = self.blueprint.operators(level), level + 1, 0
+            self._lost = Counter()
             draws.shuffle(operators)
             for operator in operators:
                 if found is not None and operator.name in done:
@@ -140,7 +155,7 @@ class Tasks:
                     task = self._with_sibling(structure, problem, draws, _REHEARSED)
                     reasons[operator.name] += self._failed()
                     if task is not None:
-                        found, done = found or task, done | {operator.name}
+                        found, done, held = found or task, done | {operator.name}, held + 1
                         break
         last = [name for name, at in failed.items() if at == level]
         for name in last or failed:
@@ -183,6 +198,7 @@ class Tasks:
     ) -> Iterator[Hardened]:  # fmt: skip
         lost, feasible = 0, self._feasible(problem, rng)
         for draw in range(most):
+            go_on()
             feasible = feasible or draw >= min(_TWIN_DRAWS, most // 2)
             try:
                 tables = self.blueprint.draw_tables(structure, rng)
@@ -191,9 +207,13 @@ class Tasks:
                 if lost == most:
                     raise
                 continue
+            before = self._failed().copy()
             bound = self._tuned(problem, tables, rng, escalated=escalated, feasible=feasible)
             if bound is not None:
                 yield Hardened(bound, tables)
+            elif self._explains:
+                why = self._failed() - before
+                self._lost[next((one for one, _ in why.most_common(1)), "")] += 1
 
     def _feasible(self, problem: Problem, rng: Random) -> bool:
         """Whether the next task of a problem shall have an answer."""

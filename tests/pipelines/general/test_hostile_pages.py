@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import time
 import tomllib
 from itertools import islice
@@ -21,6 +22,7 @@ from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.programs.task_code import TaskCompiler
+from envgen.pipelines.general.rehearse import rehearse
 from envgen.pipelines.general.semantics.tables import sqlite_image
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.wording import Template, Words
@@ -307,6 +309,16 @@ def test_what_keeps_rows_from_holding_a_task_is_named(path: str, value: Any, rea
     page["phrases"]["cold"]["texts"] = "The drawer of lot {k} must be cold."
     with pytest.raises(ConfigError, match=reason):
         list(tasks_from(json.dumps(page)).rehearsed())
+
+
+def test_a_level_that_few_draws_hold_is_told_with_the_reason() -> None:
+    page = tomllib.loads((ROOT / "examples/pages/seedbank.toml").read_text(encoding="utf-8"))
+    assert not any(one.cost for one in rehearse(Domain.model_validate(page)))
+    page["phrases"]["cold"]["means"] = "spot[k].temperature <= -22"
+    costs = {one.level: one.cost for one in rehearse(Domain.model_validate(page))}
+    assert "nothing breaks the rule 'fits_1' alone" in costs[5]
+    drawn, held = map(int, re.findall(r"\d+", costs[5])[:2])
+    assert drawn > 10 * held
 
 
 def test_a_page_from_outside_may_call_open_functions_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,13 @@ from envgen.core.types import GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.analysis import Analysis
 from envgen.pipelines.general.authoring.page_files import read_page
-from envgen.pipelines.general.authoring.tasks import Hardened, Tasks, escalates, tasks_from
+from envgen.pipelines.general.authoring.tasks import (
+    Hardened,
+    Rehearsal,
+    Tasks,
+    escalates,
+    tasks_from,
+)
 from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.draft import Draft, DraftRequest
@@ -33,6 +39,7 @@ from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.density import density
 
+Held = Hardened | Rehearsal
 PAGE = page_file(ROOT / "examples/pages/warehouse.toml")
 
 
@@ -42,12 +49,12 @@ def tasks() -> Tasks:
 
 
 @cache
-def rehearsed() -> tuple[Hardened, ...]:
+def rehearsed() -> tuple[Rehearsal, ...]:
     """A task of each level, from 1 on."""
     return tuple(tasks().rehearsed())
 
 
-def level(number: int) -> Hardened:
+def level(number: int) -> Rehearsal:
     return rehearsed()[number - 1]
 
 
@@ -58,35 +65,35 @@ def due(problem: Problem, tables: Tables) -> bool:
     return rules.value(problem.goal.escalate_when, rules.compiler.frame(tables, tables)) is True
 
 
-def stated(task: Hardened) -> str:
+def stated(task: Held) -> str:
     """The sentences, tools and goal of a task, whatever its rows and numbers."""
     return task.problem.model_copy(update={"params": {}, "id": ""}).model_dump_json()
 
 
-def plan_of(task: Hardened) -> tuple[Call, ...]:
+def plan_of(task: Held) -> tuple[Call, ...]:
     found = next(iter(solve(task.problem, task.tables, rng(0, "plan"))))
     return tuple(found.calls)
 
 
-def broken(task: Hardened, plan: tuple[Call, ...]) -> set[str]:
+def broken(task: Held, plan: tuple[Call, ...]) -> set[str]:
     """The rules that a plan breaks, its outcome being done; calls that a tool refuses do nothing."""
     final = apply_plan(task.problem, task.tables, plan).final
     held = evaluate(task.problem, task.tables, {"outcome": "done"}, final)
     return {rule for rule, ok in held.items() if not ok}
 
 
-def rows_of(task: Hardened) -> dict[str, dict[str, dict[str, Any]]]:
+def rows_of(task: Held) -> dict[str, dict[str, dict[str, Any]]]:
     """The rows of a task, their values untyped."""
     return {
         name: {key: dict(row) for key, row in rows.items()} for name, rows in task.tables.items()
     }
 
 
-def params_of(task: Hardened) -> dict[str, Any]:
+def params_of(task: Held) -> dict[str, Any]:
     return dict(task.problem.params)
 
 
-def chosen(task: Hardened) -> list[str]:
+def chosen(task: Held) -> list[str]:
     """The lines that the two plain rules allow, worked out by hand."""
     tables, params = rows_of(task), params_of(task)
     rules = {clause.id for clause in task.problem.clauses}
