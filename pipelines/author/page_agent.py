@@ -23,16 +23,16 @@ from envgen.pipelines.boundary import spared
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.domains import MAX_PAGE
-from envgen.pipelines.general.rehearse import Rehearsed, rehearse
+from envgen.pipelines.general.rehearse import DEAR, Rehearsed, rehearse
 from envgen.pipelines.search.roles import Library, library_tools
-from envgen.policies.agent import AgentConfig, AgentTool, run_agent
+from envgen.policies.agent import AgentConfig, AgentTool, cut, run_agent
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Sandbox
 
 PAGE = "page.toml"
 COMMAND_S = 60.0
 MOST_CHARS = 20_000
-"""Of what is found wrong with a page."""
+"""Of what is found wrong with a page, and of what ``check`` shows."""
 _IN_PROMPT = 3
 """Sections of the manual that the prompt holds; the others are read with a tool."""
 
@@ -216,11 +216,14 @@ def tools(place: Sandbox, library: Library, slug: str, levels: int) -> list[Agen
         try:
             domain, tasks = checked(read(place), slug, levels)
         except EnvgenError as error:
-            return said(error)
+            return cut(said(error), MOST_CHARS)
         shown = (
             f"level {one.level}:\n{one.policy}\n{one.prompt}".replace("\n\n", "\n") for one in tasks
         )
-        return f"{domain.id!r} is read at {len(tasks)} levels.\n\n" + "\n\n".join(shown)
+        costs = [f"level {one.level}: {one.cost}." for one in tasks if one.cost]
+        dear = [" ".join([*costs, DEAR])] if costs else []
+        head = f"{domain.id!r} is read at {len(tasks)} levels."
+        return cut("\n\n".join([head, *dear, *shown]), MOST_CHARS)
 
     def section(arguments: dict[str, object]) -> str:
         number = arguments["section"]
@@ -230,8 +233,10 @@ def tools(place: Sandbox, library: Library, slug: str, levels: int) -> list[Agen
     sections = len(manual()) - 1
     return [
         bash(place),
-        AgentTool("check", "Read /work/page.toml and show a task of each level.", NOTHING, check),
-        AgentTool("manual", "Read a section of the manual.", _section(sections), section),
+        AgentTool("check", _CHECK, NOTHING, check, whole=True),
+        AgentTool(
+            "manual", "Read a section of the manual.", _section(sections), section, whole=True
+        ),
         *library_tools(library),
     ]
 
@@ -294,6 +299,7 @@ def said(error: EnvgenError) -> str:
     return f"{error}\nhint: {error.hint}" if error.hint else str(error)
 
 
+_CHECK = "Read /work/page.toml and show a task of each level."
 _COMMAND = {
     "type": "object",
     "properties": {"command": {"type": "string", "maxLength": 200_000}},
