@@ -49,6 +49,15 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
 TRIAL_DRAFTS = 2
 """Of each level, that are tried before an author is told why none was proven."""
+_MUTANTS = (
+    "Mutants are small faults planted in the verifier, in the rule that is named; those that survive "
+    "change no verdict on any answer and rows that were tried. Often the rule says one thing several "
+    "times: where it adds up what items share once for each item (all(total(slot[k].rack) <= ... for k "
+    "in range(1, n + 1))), another item's turn covers each fault; ask once for each of what they share "
+    "(all(... for r in racks)). Or its bound is hardly ever met: draw coarser numbers, or more rows "
+    "near it."
+)
+"""What an author is told of the gate that refuses most pages."""
 _MOST_REASONS = 6
 _REASON_CHARS = 500
 _RECORDED = ("replay:", "record:", "batch:")
@@ -277,7 +286,9 @@ class Authoring:
         wanted = tuple(f" level {level}: " for level in missing)
         reasons = [one for one in made.reasons if any(level in one for level in wanted)]
         lines = [f"Proven are the levels {sorted(have)}; not: {missing}."]
-        return None, "\n".join([*lines, *(_compact(one) for one in reasons[:_MOST_REASONS])])
+        lines += [_compact(one) for one in reasons[:_MOST_REASONS]]
+        lines += [_MUTANTS] if any(": mutants: " in one for one in reasons) else []
+        return None, "\n".join(lines)
 
     def _solved(self, trial: Dataset, category: Category, folder: Path) -> Round:
         """What the panel makes of it, if there is one."""
