@@ -154,7 +154,7 @@ class AnswerTuner:
         if self.listed and len(missing) <= _SEARCHED:
             left = (rule for rule in finder.rules if rule in missing)
             missing = {*islice((rule for rule in left if not self._breaks(bound, rule)), 1)}
-        self.task.analysis.failed.update(map(alone, missing))
+        self.task.analysis.failed.update(map(alone, sorted(missing)))
         return not missing
 
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
@@ -251,7 +251,7 @@ class _ItemBlock:
             edges = self._edges(params | own, rng)
             if edges is not None:
                 return own | edges
-        self.task.analysis.failed.update(map(alone, self._missing))
+        self.task.analysis.failed.update(map(alone, sorted(self._missing)))
         return None
 
     def _edges(self, params: Params, rng: Random) -> Params | None:
