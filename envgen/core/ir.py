@@ -15,6 +15,7 @@ iff ``guard -> expr`` is true; an unknown clause is false, and so is one with an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Annotated, Literal, Self, TypeVar, cast
 
 from pydantic import (
@@ -67,7 +68,7 @@ class Node(Record, defer_build=True):
 
     def children(self) -> Iterator[Node]:
         """Direct sub-expressions, queries included, in field order."""
-        for name in type(self).model_fields:
+        for name in _fields(type(self)):
             value = getattr(self, name)
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Node):
@@ -78,6 +79,12 @@ class Node(Record, defer_build=True):
         yield self
         for child in self.children():
             yield from child.walk()
+
+
+@cache
+def _fields(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a kind of node; pydantic takes its time to name them."""
+    return tuple(kind.model_fields)
 
 
 class Const(Node):

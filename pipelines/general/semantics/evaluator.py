@@ -26,6 +26,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     column_equals,
     conjuncts,
     free_names,
+    interned,
     kept,
     params_of,
     plain_form,
@@ -95,6 +96,8 @@ class Compiler:
         self._bound = db is not None
         self._done: dict[tuple[int, bool], tuple[Node, Closure]] = {}
         self._columns: dict[tuple[str, str], dict[Any, Any]] = {}
+        self.spreads: dict[tuple[Any, ...], tuple[int, int] | None] = {}
+        """Of ``Model.spread``."""
 
     @property
     def fixed(self) -> bool:
@@ -562,7 +565,7 @@ def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]
             keys.setdefault(rows[key].get(column), []).append(key)
         keys.pop(None, None)  # an unknown value equals nothing
         wanted, rest = c.compile(value), (*parts[:i], *parts[i + 1 :])
-        left = rest[0] if len(rest) == 1 else ir.And(items=rest) if rest else TRUE
+        left = rest[0] if len(rest) == 1 else interned(ir.And(items=rest)) if rest else TRUE
         return partial(_looked_up, keys, wanted), left
     every = sorted(rows)
     return lambda f: every, node.where
@@ -603,7 +606,7 @@ def _index_of_state(
         found: Sequence[Any] = keys.get(value, ())
         return found
 
-    return look_up, ir.And(items=parts[1:]) if len(parts) > 1 else TRUE
+    return look_up, interned(ir.And(items=parts[1:])) if len(parts) > 1 else TRUE
 
 
 def _looked_up(keys: dict[Any, list[str]], wanted: Closure, frame: Frame) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import wraps
+from functools import lru_cache, wraps
 from itertools import combinations
 from typing import TypeVar
 
@@ -26,6 +26,15 @@ def kept(find: Callable[[Node], Found]) -> Callable[[Node], Found]:
         return expr.known(find)
 
     return known
+
+
+@lru_cache(maxsize=8192)
+def interned(node: Found) -> Found:
+    """The first of all nodes that equal this one: what is known of it, or compiled, is found once.
+
+    Not for a bare constant: 1 and True are equal.
+    """
+    return node
 
 
 @kept

@@ -23,6 +23,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     conjuncts,
     free_names,
     implied_pairs,
+    interned,
     is_slot,
     optimal,
     pairwise,
@@ -173,7 +174,7 @@ class _Builder:
         # Without its pair a hotel is tied to its own city only, which keeps eliminations small.
         for a, b in sorted(map(sorted, self.different - implied_pairs(self.different, above))):
             left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
-            expr = ir.Cmp(fn="!=", left=left, right=right)
+            expr = interned(ir.Cmp(fn="!=", left=left, right=right))
             model.constraints.append(SlotPart((a, b), self.compiler.compile(expr), expr))
         for constraint in model.constraints:
             if len(constraint.scope) == 1:
@@ -183,7 +184,7 @@ class _Builder:
             if len(term.scope) == 1:
                 self._filter(term, lambda value: value is not None)
             else:  # an unknown term breaks the sum
-                known = ir.Cmp(fn="=", left=term.expr, right=term.expr)
+                known = interned(ir.Cmp(fn="=", left=term.expr, right=term.expr))
                 model.constraints.append(SlotPart(term.scope, self.compiler.compile(known), known))
         model.links = list(self.links.values())
         for link in model.links:
@@ -321,4 +322,5 @@ def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compi
     total: Node = signed[0]
     for part in signed[1:]:
         total = ir.Arith(fn="+", left=total, right=part)
+    total = interned(total)
     return SlotPart(scope, compiler.compile(total), total)

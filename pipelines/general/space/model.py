@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
-from envgen.pipelines.general.semantics.rewrite import slots_of
+from envgen.pipelines.general.semantics.rewrite import params_of, slots_of
 
 
 class Link(NamedTuple):
@@ -71,6 +71,18 @@ class Model:
             for i, value in zip(part.scope, choice, strict=True):
                 self.frame.slots[i] = value
             yield choice, part.run(self.frame)
+
+    def spread(self, part: SlotPart) -> tuple[int, int] | None:
+        """The least and most that a part is over all assignments; None if it is unknown everywhere.
+
+        Kept with the compiler: a search is begun many times over the same values.
+        """
+        params = tuple(self.frame.params.get(name) for name in sorted(params_of(part.expr)))
+        at = (part.expr, params, *(tuple(self.domains[i]) for i in part.scope))
+        if at not in self.compiler.spreads:
+            known = [value for _, value in self.table(part) if value is not None]
+            self.compiler.spreads[at] = (min(known), max(known)) if known else None
+        return self.compiler.spreads[at]
 
     def acceptor(self) -> Callable[[list[Any] | None], bool]:
         """Whether a full assignment solves the model; None is no assignment."""

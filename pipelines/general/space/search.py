@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
-from envgen.pipelines.general.semantics.rewrite import compares_slots, slots_of
+from envgen.pipelines.general.semantics.rewrite import compares_slots, kept, slots_of
 from envgen.pipelines.general.space.elimination import Cheapest, Eliminator
 from envgen.pipelines.general.space.model import (
     Linear,
@@ -41,8 +41,13 @@ class _SlotTest(NamedTuple):
 def _takes_unknown(expr: Node, model: Model) -> bool:
     if not {model.p.slot(name).kind for name in slots_of(expr)} <= {"entity", "value", "interval"}:
         return False
-    # a row or number is left out, not unknown, where what selects it is unknown
-    return not any(
+    return not _selects_by_slots(expr)
+
+
+@kept
+def _selects_by_slots(expr: Node) -> bool:
+    """Whether slots decide which rows or numbers count: where they are unknown these are left out."""
+    return any(
         isinstance(n, ir.Query | ir.Range | ir.Reachable) and slots_of(n) for n in expr.walk()
     )
 
@@ -55,16 +60,17 @@ class _Sum:
         self.unary: dict[int, dict[Any, int]] = {}
         self.large: list[tuple[tuple[int, ...], Closure, int, int]] = []
         for term in linear.terms:
-            least, most = -_BEYOND, _BEYOND
+            spread: tuple[int, int] | None = (-_BEYOND, _BEYOND)
             if model.size(term.scope) <= MAX_TERM_VALUES:
-                values = {at: value for at, value in model.table(term) if value is not None}
                 if len(term.scope) == 1:
-                    self.unary[term.scope[0]] = {at[0]: value for at, value in values.items()}
+                    known = ((at[0], value) for at, value in model.table(term))
+                    self.unary[term.scope[0]] = {
+                        at: value for at, value in known if value is not None
+                    }
                     continue
-                if not values:
-                    continue
-                least, most = min(values.values()), max(values.values())
-            self.large.append((term.scope, term.run, least, most))
+                spread = model.spread(term)
+            if spread is not None:
+                self.large.append((term.scope, term.run, *spread))
 
 
 class Search:
