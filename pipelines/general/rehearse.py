@@ -17,8 +17,8 @@ _REACHABLE = "give the tools of that scene what its rules read"
 DEAR = (
     "Each draw takes time, with every task that is made: let one in five or so hold one. Where nothing "
     "breaks a rule alone, or no answer keeps all, draw rows that do more often; where too few answers keep "
-    "the others, or a player solves it, take a smaller k in edge(best=k). Such tasks are proven all the "
-    "same, only slower: a few tries at this are enough."
+    "the others, or a player solves it, take a smaller k in edge(best=k), or draw costs that vary more. Such "
+    "tasks are proven all the same, only slower: a few tries at this are enough."
 )
 """What to do about a level's ``cost``."""
 _MANY = 10
