@@ -65,7 +65,7 @@ def measured(hosts: Hosts, domain: Domain, levels: list[int], tasks: int) -> lis
 
 
 def spent() -> float:
-    """Processor seconds of this process and of those that it has ended."""
+    """Processor seconds of this process and of its children that have ended."""
     times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(one.ru_utime + one.ru_stime for one in times)
 

@@ -365,7 +365,7 @@ ASKING = {
 def test_ctrl_c_waits_for_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
 ) -> None:
-    """Each of them waited for the replies under way, for ever where none came."""
+    """Without a reply, each command went on for ever."""
     monkeypatch.chdir(tmp_path)
     if "inspect" in words:
         dataset = write_tiny_dataset(tmp_path / "ds").path

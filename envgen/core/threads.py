@@ -1,4 +1,4 @@
-"""Threads whose work is given up when whoever waits for it is interrupted.
+"""Threads that stop working when the thread that waits for them is interrupted.
 
 Without it Ctrl-C would wait for every model's reply and every proof under way: an executor joins its threads,
 and so does the interpreter at its end.
@@ -40,7 +40,7 @@ class Threads(ThreadPoolExecutor):
 
 
 def over() -> Event | None:
-    """What says that this thread's work is given up: a ``cancel`` for policies. None: nobody can say it."""
+    """The event that cancels this thread's work, as policies take it; None outside of ``Threads``."""
     return _OVER.get()
 
 

@@ -57,7 +57,7 @@ _MUTANTS = (
     "(all(... for r in racks)). Or its bound is hardly ever met: draw coarser numbers, or more rows "
     "near it."
 )
-"""What an author is told of the gate that refuses most pages."""
+"""Advice on the gate ``mutants``."""
 _MOST_REASONS = 6
 _REASON_CHARS = 500
 _RECORDED = ("replay:", "record:", "batch:")

@@ -20,9 +20,9 @@ DEAR = (
     "the others, or a player solves it, take a smaller k in edge(best=k), or draw costs that vary more. Such "
     "tasks are proven all the same, only slower: a few tries at this are enough."
 )
-"""What to do about a level's ``cost``."""
+"""Advice for levels that have a ``cost``."""
 _MANY = 10
-"""Draws of rows without a task for each with one, from which on they are told."""
+"""A level with so many failed draws for each good one, or more, has a ``cost``."""
 
 
 class Rehearsed(NamedTuple):

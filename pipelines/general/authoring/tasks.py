@@ -58,14 +58,14 @@ class Hardened(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """A task of one level of a page that is rehearsed."""
+    """A task of one level, found while a page is rehearsed."""
 
     problem: Problem
     tables: Tables
     held: int
-    """The draws of rows that held a task of the level."""
+    """The number of draws of rows that held a task of this level."""
     lost: Counter[str]
-    """What was wrong with those that held none."""
+    """Why the other draws held none, with how often."""
 
 
 class Tasks:

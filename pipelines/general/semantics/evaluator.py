@@ -97,7 +97,7 @@ class Compiler:
         self._done: dict[tuple[int, bool], tuple[Node, Closure]] = {}
         self._columns: dict[tuple[str, str], dict[Any, Any]] = {}
         self.spreads: dict[tuple[Any, ...], tuple[int, int] | None] = {}
-        """Of ``Model.spread``."""
+        """The cache of ``Model.spread``."""
 
     @property
     def fixed(self) -> bool:

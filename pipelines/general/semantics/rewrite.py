@@ -30,9 +30,9 @@ def kept(find: Callable[[Node], Found]) -> Callable[[Node], Found]:
 
 @lru_cache(maxsize=8192)
 def interned(node: Found) -> Found:
-    """The first of all nodes that equal this one: what is known of it, or compiled, is found once.
+    """One node for all that are equal, so that facts about it, and its closure, are computed once.
 
-    Not for a bare constant: 1 and True are equal.
+    Only to evaluate, and not for a bare constant: 1 and True are equal.
     """
     return node
 

@@ -46,7 +46,7 @@ def _takes_unknown(expr: Node, model: Model) -> bool:
 
 @kept
 def _selects_by_slots(expr: Node) -> bool:
-    """Whether slots decide which rows or numbers count: where they are unknown these are left out."""
+    """Whether slots select the rows or numbers that it reads; an unknown slot then selects none."""
     return any(
         isinstance(n, ir.Query | ir.Range | ir.Reachable) and slots_of(n) for n in expr.walk()
     )
