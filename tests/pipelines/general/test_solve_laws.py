@@ -173,3 +173,20 @@ def test_dropping_a_clause_never_lowers_the_count(seed: int) -> None:
     for clause in problem.clauses:
         less = count(problem.without(clause.id), tables, space="unconditioned")
         assert less.high >= whole.low
+
+
+def test_the_spread_of_a_term_follows_its_values() -> None:
+    """It is cached: a stale one would prune answers that are right."""
+    build_module.MAX_TABLE = 0  # put back by the fixture
+    found = (build_model(*wild_problem(seed, listable=True)) for seed in range(200))
+    model, part = next(
+        (one, term)
+        for one in found
+        for linear in one.linears
+        for term in linear.terms
+        if one.feasible and len(one.domains[term.scope[0]]) > 1 and one.spread(term) is not None
+    )
+    for size in range(len(model.domains[part.scope[0]]), 0, -1):
+        model.domains[part.scope[0]] = model.domains[part.scope[0]][:size]
+        known = [value for _, value in model.table(part) if value is not None]
+        assert model.spread(part) == ((min(known), max(known)) if known else None)
