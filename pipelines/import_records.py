@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.limits import Count, Label
@@ -24,6 +24,28 @@ class RecordsSummary(Record):
     tasks: Count
     left_out: dict[Label, Count]
     """Reason -> records."""
+    notes: tuple[Label, ...] = ()
+    """What a witness found, in lines: of records that it left out the first ``MAX_TOLD``."""
+
+
+MAX_TOLD = 20
+
+
+class Refusal(NamedTuple):
+    """Why a task is left out: the reason that is counted, and what is told of this one."""
+
+    reason: str
+    told: str
+
+
+class Testimony(NamedTuple):
+    """What a witness says of all tasks: those to leave out by id, and lines about the rest."""
+
+    refused: Mapping[str, Refusal]
+    notes: tuple[str, ...] = ()
+
+
+Witness = Callable[[Mapping[str, TaskBundle]], Testimony]
 
 
 def import_records(
@@ -33,6 +55,7 @@ def import_records(
     task_of: Callable[[Mapping[str, Any]], TaskBundle | str],
     *,
     name: Id,
+    witness: Witness = lambda tasks: Testimony({}),
 ) -> RecordsSummary:
     """Make a dataset of a file's records; of those with one id the first.
 
@@ -42,6 +65,7 @@ def import_records(
         environment: of all of them.
         task_of: the task of a record, or why there is none.
         name: the dataset's id.
+        witness: looks at all tasks that were found, before they are written.
 
     Raises:
         ConfigError: if the file can't be read, or ``out`` exists.
@@ -51,7 +75,8 @@ def import_records(
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     left_out: Counter[str] = Counter()
     tasks: dict[str, TaskBundle] = {}
-    for record in read_records(file):
+    numbers: dict[str, int] = {}
+    for number, record in enumerate(read_records(file), 1):
         found = task_of(record)
         if isinstance(found, str):
             left_out[found] += 1
@@ -59,6 +84,12 @@ def import_records(
             left_out["asked twice"] += 1
         else:
             tasks[found.spec.id] = found
+            numbers[found.spec.id] = number
+    said = witness(tasks) if tasks else Testimony({})
+    left_out.update(one.reason for one in said.refused.values())
+    told = [f"record {numbers[task_id]}: {one.told}" for task_id, one in said.refused.items()]
+    more = (f"and {len(told) - MAX_TOLD} more",) if len(told) > MAX_TOLD else ()
+    tasks = {task_id: task for task_id, task in tasks.items() if task_id not in said.refused}
     if not tasks:
         reasons = ", ".join(f"{n} x {reason}" for reason, n in left_out.most_common(3))
         raise PipelineError(f"no record of {str(file)!r} gives a task", reasons or "it is empty")
@@ -69,7 +100,12 @@ def import_records(
             spec = task.spec.model_copy(update={"split": splits[task_id]})
             writer.add_task(task.model_copy(update={"spec": spec}))
         writer.finish(funnel={"imported": file.name, "left out": dict(left_out)})
-    return RecordsSummary(path=str(out), tasks=len(tasks), left_out=dict(left_out))
+    return RecordsSummary(
+        path=str(out),
+        tasks=len(tasks),
+        left_out=dict(left_out),
+        notes=(*said.notes, *told[:MAX_TOLD], *more),
+    )
 
 
 def read_records(file: Path) -> Iterator[Mapping[str, Any]]:

@@ -291,14 +291,19 @@ def library_mounts() -> tuple[Mount, ...]:
     for name in KERNEL:
         if importlib.util.find_spec(name) is None:
             raise SandboxUnavailableError(f"{name} is not installed", install_hint("interpreter"))
+    return package_mounts([*KERNEL, *LIBRARIES], _SHOWN)
+
+
+def package_mounts(names: list[str], folder: str) -> tuple[Mount, ...]:
+    """Packages of this Python, and what these need, to be seen in a folder of a sandbox."""
     found: dict[str, Path] = {}
-    for distribution in _closure([*KERNEL, *LIBRARIES]):
+    for distribution in _closure(names):
         for file in distribution.files or ():
             first = file.parts[0]
             if first not in ("..", "__pycache__") and not first.startswith("__editable__"):
                 found[first] = Path(str(distribution.locate_file(first)))
     return tuple(
-        Mount(source=path, target=f"{_SHOWN}/{name}") for name, path in sorted(found.items())
+        Mount(source=path, target=f"{folder}/{name}") for name, path in sorted(found.items())
     )
 
 

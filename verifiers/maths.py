@@ -29,6 +29,7 @@ from envgen.verifiers.formulas import (
     NoAnswerError,
     plain,
 )
+from envgen.verifiers.published import read_published
 from envgen.verifiers.surds import MAX_BITS, FormulaComparison
 
 MAX_CHARS = 2_000
@@ -57,6 +58,8 @@ class MathAnswer(Record):
     variables: tuple[Word, ...] = Field(default=(), max_length=10)
     choices: tuple[Label, ...] = Field(default=(), max_length=100)
     """Of ``choice``: the words to choose from."""
+    published: Label = ""
+    """As somebody else published it: then what is given is read as publications are, too."""
 
     @model_validator(mode="after")
     def _own_value_is_accepted(self) -> Self:
@@ -66,8 +69,9 @@ class MathAnswer(Record):
             words = [_folded(word) for word in self.choices]
             if len(set(words)) < len(words) or _folded(self.value) not in words:
                 raise ValueError(f"{self.value!r:.80} must be one of different choices")
-        if not accepts(self, self.value):
-            raise ValueError(f"{self.value!r:.80} can't be read as an answer of kind {self.kind!r}")
+        for own in (self.value, self.published or self.value):
+            if not accepts(self, own):
+                raise ValueError(f"{own!r:.80} can't be read as an answer of kind {self.kind!r}")
         return self
 
 
@@ -83,10 +87,13 @@ def accepts(answer: MathAnswer, given: object) -> bool:
     if isinstance(given, int) and given.bit_length() > MAX_BITS:
         return False
     text = str(given)
-    if len(text) > MAX_CHARS or len(answer.value) > MAX_CHARS:
+    if max(len(text), len(answer.value), len(answer.published)) > MAX_CHARS:
         return False
     try:
-        return _ACCEPTS[answer.kind](answer, _content(text))
+        content = _content(text)
+        if answer.published:
+            return _is_published(answer, content)
+        return _ACCEPTS[answer.kind](answer, content)
     except NoAnswerError:
         return False
 
@@ -114,6 +121,16 @@ def _boxes(text: str) -> Iterator[str]:
         if level or text[start : start + 1] != "{" or "\\box" in text[start:i]:
             raise NoAnswerError("a box without an end, or in a box")
         yield text[start + 1 : i]
+
+
+def _is_published(answer: MathAnswer, text: str) -> bool:
+    """Whether the value is right, and a name before it or a unit behind it is the published one."""
+    own, found = read_published(_content(answer.published)), read_published(text)
+    if found.label not in ("", own.label) or found.unit not in ("", own.unit):
+        return False
+    if found.unit:
+        answer = answer.model_copy(update={"unit": ""})
+    return _ACCEPTS[answer.kind](answer, found.value)
 
 
 def _line(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from envgen.cli.command import Makes, Parallel
-from envgen.cli.console import require
+from envgen.cli.console import remark, require
 from envgen.pipelines.interpreter.config import InterpreterConfig
 
 
@@ -35,8 +35,9 @@ class ImportProblems(Makes):
     """Make tasks of problems and answers that somebody else published, for the code interpreter.
 
     Fields are found by their usual names (problem, question, prompt as text or messages; answer,
-    final_answer, reward_model.ground_truth, GSM8K's ####, a box in solution), answers get a type. Nothing is
-    proven, so such tasks are played with --unproven.
+    final_answer, reward_model.ground_truth, GSM8K's ####, a box in solution), answers get a type. With
+    `pip install 'envgen-gym[interpreter]'` a second reader reads each, and what they read differently is
+    left out. Nothing is proven, so such tasks are played with --unproven.
     """
 
     places = {"FILE": "file"}
@@ -47,3 +48,9 @@ class ImportProblems(Makes):
     """Records: .jsonl, .json, .csv, .parquet."""
     level: int = Field(default=1, ge=1, le=8)
     """Of problems that don't state one: nobody measured them."""
+
+    def tell(self, summary: Any) -> None:
+        """Show the counts, and line by line what the witnesses found."""
+        super().tell(summary.model_copy(update={"notes": ()}))
+        for note in summary.notes:
+            remark(note)

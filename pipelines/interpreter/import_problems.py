@@ -11,18 +11,30 @@ from typing import Any
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.types import Difficulty, TaskSpec
 from envgen.environments.interpreter import interpreter_environment
-from envgen.pipelines.import_records import RecordsSummary, import_records
+from envgen.pipelines.import_records import (
+    RecordsSummary,
+    Refusal,
+    Testimony,
+    import_records,
+)
+from envgen.pipelines.interpreter.answer_types import (
+    MAX_ANSWER,
+    typed,
+    without_group_commas,
+)
+from envgen.pipelines.interpreter.near_twins import near_twins
+from envgen.pipelines.interpreter.second_reading import READER, read_again
 from envgen.pipelines.interpreter.tasks import LIMITS, SCHEMA
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.verifiers.answers import fold
-from envgen.verifiers.maths import MathAnswer
+from envgen.verifiers.maths import MathAnswer, accepts
 
 PROBLEM_FIELDS = ("problem", "question", "prompt", "Problem", "Question")
 ANSWER_FIELDS = ("answer", "final_answer", "expected_answer", "ground_truth", "Answer", "label")
 UNUSABLE = ("proof", "notfound", "none", "n/a")
 """Placeholders that published sets use for a missing answer."""
+_MAX_SOLUTION = 100_000
 _BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
-_MAX_ANSWER = 300
 
 
 def import_problems(file: str | Path, out: str | Path, *, level: int = 1) -> RecordsSummary:
@@ -44,9 +56,30 @@ def import_problems(file: str | Path, out: str | Path, *, level: int = 1) -> Rec
     """
     spec = interpreter_environment("imported-problems", "Problems that somebody else wrote")
     take = partial(_task, env_id=spec.id, level=level)
-    return import_records(
-        Path(file), Path(out), EnvironmentBundle(spec=spec), take, name="problems"
-    )
+    bundle = EnvironmentBundle(spec=spec)
+    return import_records(Path(file), Path(out), bundle, take, name="problems", witness=_witness)
+
+
+def _witness(tasks: Mapping[str, TaskBundle]) -> Testimony:
+    """Leave out golds that accept a near twin, or that a second reader reads otherwise."""
+    golds = {name: MathAnswer.model_validate_json(one.verifier) for name, one in tasks.items()}
+    refused: dict[str, Refusal] = {}
+    for name, gold in golds.items():
+        twin = next((one for one in near_twins(gold) if accepts(gold, one)), None)
+        if twin is not None:
+            told = f"{gold.published!r:.80} would accept {twin!r:.80}"
+            refused[name] = Refusal("an answer that accepts a near one", told)
+    found = read_again({name: gold for name, gold in golds.items() if name not in refused})
+    for name, said in found.apart.items():
+        gold = golds[name]
+        told = (
+            f"{gold.published!r:.80} was read as {gold.kind} {gold.value!r:.80}, a second time as"
+        )
+        refused[name] = Refusal("an answer that two readers read differently", f"{told} {said:.80}")
+    if found.nothing:
+        return Testimony(refused, (f"nothing was read twice: {found.nothing}",))
+    notes = [f"{n} read once by us alone: {READER}: {why}" for why, n in found.misread.items()]
+    return Testimony(refused, tuple(notes))
 
 
 def _task(record: Mapping[str, Any], env_id: str, level: int) -> TaskBundle | str:
@@ -59,7 +92,10 @@ def _task(record: Mapping[str, Any], env_id: str, level: int) -> TaskBundle | st
         return "no answer"
     if text.casefold().strip(" .") in UNUSABLE:
         return "an answer that is none"
-    answer = typed(text)
+    solution = _solution(record)
+    if len(text) <= MAX_ANSWER and without_group_commas(text, solution) is None:
+        return "commas between digits that may part numbers"
+    answer = typed(text, problem, solution)
     if answer is None:
         return "an answer of no exact type"
     stated = record.get("level")
@@ -91,6 +127,13 @@ def _problem(record: Mapping[str, Any]) -> str:
     return ""
 
 
+def _solution(record: Mapping[str, Any]) -> str:
+    """How the answer is reached: in GSM8K's records it stands before the answer."""
+    found = [record.get("solution"), *(record.get(name) for name in ANSWER_FIELDS)]
+    texts = [found[0], *(str(one).rpartition("####")[0] for one in found[1:])]
+    return "\n".join(one[:_MAX_SOLUTION] for one in texts if isinstance(one, str))
+
+
 def answer_text(record: Mapping[str, Any]) -> str:
     """The answer as the record has it, without what stands around it; empty if there is none."""
     reward = record.get("reward_model")
@@ -106,42 +149,3 @@ def answer_text(record: Mapping[str, Any]) -> str:
     solution = record.get("solution")
     boxes = _BOX.findall(solution) if isinstance(solution, str) else []
     return boxes[-1].strip() if boxes else ""
-
-
-def typed(text: str) -> MathAnswer | None:
-    """An answer with its type; None where it has none that can be judged exactly."""
-    if len(text) > _MAX_ANSWER:
-        return None
-    try:
-        return _typed(text)
-    except ValueError:  # it can't be read as what it looks like
-        return None
-
-
-def _typed(text: str) -> MathAnswer | None:
-    plain = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.replace("\\!", "").replace("\\,", ""))
-    plain = plain.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
-    plain = re.sub(r"\\frac\{(-?\d+)\}\{(\d+)\}", r"\1/\2", plain).strip()
-    if re.fullmatch(r"[+-]?\d+", plain):
-        return MathAnswer(kind="integer", value=plain.lstrip("+"))
-    if re.fullmatch(r"[+-]?\d+/\d+", plain):
-        return MathAnswer(kind="rational", value=plain.lstrip("+"))
-    if re.fullmatch(r"[+-]?\d*\.\d+", plain):
-        return MathAnswer(kind="decimal", value=plain, digits=len(plain.rpartition(".")[2]))
-    if re.fullmatch(r"\(?[A-J]\)?", plain):
-        return MathAnswer(kind="string", value=plain.strip("()"))
-    return _structured(text)
-
-
-def _structured(text: str) -> MathAnswer | None:
-    """Sets, matrices and expressions; a pair in round brackets may be a point or an interval: it is none."""
-    if re.match(r"\\?\{", text):
-        return MathAnswer(kind="set", value=text)
-    if re.match(r"\\begin\{[pb]matrix\}", text):
-        return MathAnswer(kind="matrix", value=text)
-    bare = re.sub(r"\\[a-zA-Z]+", " ", text)
-    letters = re.findall(r"[a-zA-Z]+", bare)
-    if "," in text or any(len(one) > 1 for one in letters):
-        return None
-    variables = tuple(sorted(set(letters) - {"e"}))
-    return MathAnswer(kind="expression", value=text, variables=variables)
