@@ -63,7 +63,7 @@ class SecondReading:
     """Why nothing was read twice, if it was not."""
 
 
-class _Reply(Record):
+class _Reading(Record):
     id: Label
     value: Label = ""
     error: Label = ""
@@ -92,7 +92,7 @@ def read_again(golds: Mapping[str, MathAnswer]) -> SecondReading:
     return found
 
 
-def _replies(golds: Mapping[str, MathAnswer]) -> dict[str, _Reply]:
+def _replies(golds: Mapping[str, MathAnswer]) -> dict[str, _Reading]:
     """What the reader says of each; it is started again behind a text that ends it.
 
     Raises:
@@ -111,7 +111,7 @@ def _replies(golds: Mapping[str, MathAnswer]) -> dict[str, _Reply]:
         ),
     )
     left = dict(golds)
-    found: dict[str, _Reply] = {}
+    found: dict[str, _Reading] = {}
     ends = 0
     with create(spec) as sandbox:
         while left and ends < MAX_ENDS:
@@ -125,7 +125,7 @@ def _replies(golds: Mapping[str, MathAnswer]) -> dict[str, _Reply]:
     return found
 
 
-def _batch(sandbox: Sandbox, golds: Mapping[str, MathAnswer]) -> dict[str, _Reply]:
+def _batch(sandbox: Sandbox, golds: Mapping[str, MathAnswer]) -> dict[str, _Reading]:
     lines = [
         json.dumps({"id": name, "text": one.published.strip().removesuffix("."), "unit": one.unit})
         for name, one in golds.items()
@@ -135,7 +135,7 @@ def _batch(sandbox: Sandbox, golds: Mapping[str, MathAnswer]) -> dict[str, _Repl
     found = {}
     for line in result.stdout.splitlines():
         try:
-            reply = _Reply.model_validate_json(line)
+            reply = _Reading.model_validate_json(line)
         except ValidationError:
             continue
         if reply.id in golds:

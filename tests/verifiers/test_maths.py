@@ -37,10 +37,15 @@ ANSWERS = [
     MathAnswer(kind=kind, value=value, variables=("x",), choices=("word", "other"))
     for kind, value in GOLD.items()
 ]
+ANSWERS += [
+    MathAnswer(kind="rational", value="5/2", unit="cm", published="x = 2\\frac{1}{2} \\text{ cm}."),
+    MathAnswer(kind="set", value="{2,-2}", published="\\pm 2"),
+]
 SIGNS = (
     *"0123456789.,+-*/^!()[]{}xe U$%_\\",
     *("sqrt", "\\sqrt", "\\frac", "\\boxed{", "\\left(", "pi", "\u221e", "\u00bd", "\u00b2"),
     *("10^", "99!", "**", "\ud800", "\u0664", "\\cup", "\\begin{pmatrix}", "&", "\\\\", "\\text{"),
+    *("\\pm", "\\,", ",\\!", "{,}", "x = ", "\\overline{", " or ", "cm", "\\binom{"),
 )
 
 
@@ -81,7 +86,9 @@ def test_pairs_are_equal_where_a_reader_says_so_and_nowhere_else() -> None:
         "/".join(["1099!"] * 300), "+".join(f"1/{900 + n}!" for n in range(150)),
         "{" + ",".join(["\u221a2+\u221a3"] * 250) + "}", "\u00bd" * 2_000, "1e3000", "1e-3000",
         "1e" + "9" * 99, "[" + "U[".join(["0,1]"] * 300), "\\text{" * 300,
-        "sqrt(" * 45 + "2" + ")" * 45, "m" * 2_000,
+        "sqrt(" * 45 + "2" + ")" * 45, "m" * 2_000, "\\pm" * 600, "1 or " * 399 + "1", "\\pm 1," * 280,
+        "1" * 999 + " " * 999, "5 " * 999, "\\," * 999, "1\\,111" * 280, "\\frac" * 9 + "1" * 1_900,
+        "\\text{" + "a " * 900 + "}", "2" + "\\text{ a}" * 200, "x=" * 999, "1" + " units" * 300,
     ],
 )  # fmt: skip
 def test_hostile_answers_are_wrong_and_quick(text: str) -> None:
