@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
@@ -29,7 +29,7 @@ from envgen.verifiers.formulas import (
     NoAnswerError,
     plain,
 )
-from envgen.verifiers.published import read_published
+from envgen.verifiers.published import content, read_published
 from envgen.verifiers.surds import MAX_BITS, FormulaComparison
 
 MAX_CHARS = 2_000
@@ -90,42 +90,15 @@ def accepts(answer: MathAnswer, given: object) -> bool:
     if max(len(text), len(answer.value), len(answer.published)) > MAX_CHARS:
         return False
     try:
-        content = _content(text)
-        if answer.published:
-            return _is_published(answer, content)
-        return _ACCEPTS[answer.kind](answer, content)
+        judge = _is_published if answer.published else _ACCEPTS[answer.kind]
+        return judge(answer, content(text))
     except NoAnswerError:
         return False
 
 
-def _content(text: str) -> str:
-    """What stands in the box, if there is one, else all, without the signs around mathematics."""
-    boxes = {part.strip() for part in _boxes(text)}
-    if len(boxes) > 1:
-        raise NoAnswerError("different boxes")
-    text = (boxes.pop() if boxes else text).strip()
-    for begin, end in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
-        inner = text[len(begin) : -len(end)]
-        if text.startswith(begin) and text.endswith(end) and begin not in inner:
-            return inner.strip()
-    return text
-
-
-def _boxes(text: str) -> Iterator[str]:
-    for found in re.finditer(r"\\f?box(?:ed)?(?![a-z])\s*", text):
-        level, start = 0, found.end()
-        for i in range(start, len(text)):
-            level += (text[i] == "{") - (text[i] == "}")
-            if level <= 0:
-                break
-        if level or text[start : start + 1] != "{" or "\\box" in text[start:i]:
-            raise NoAnswerError("a box without an end, or in a box")
-        yield text[start + 1 : i]
-
-
 def _is_published(answer: MathAnswer, text: str) -> bool:
     """Whether the value is right, and a name before it or a unit behind it is the published one."""
-    own, found = read_published(_content(answer.published)), read_published(text)
+    own, found = read_published(content(answer.published)), read_published(text)
     if found.label not in ("", own.label) or found.unit not in ("", own.unit):
         return False
     if found.unit:
@@ -147,11 +120,11 @@ def _folded(text: str) -> str:
 
 
 def _is_string(answer: MathAnswer, text: str) -> bool:
-    return _line(text) == _line(_content(answer.value)) != ""
+    return _line(text) == _line(content(answer.value)) != ""
 
 
 def _is_choice(answer: MathAnswer, text: str) -> bool:
-    return _folded(text) == _folded(_content(answer.value)) != ""
+    return _folded(text) == _folded(content(answer.value)) != ""
 
 
 def _without_unit(text: str, unit: str) -> str:
@@ -180,7 +153,7 @@ def _comparison(answer: MathAnswer, text: str) -> FormulaComparison:
 
 
 def _is_number(answer: MathAnswer, text: str) -> bool:
-    wanted, found = _number(answer, _content(answer.value)), _number(answer, text)
+    wanted, found = _number(answer, content(answer.value)), _number(answer, text)
     comparison = _comparison(answer, text)
     if answer.kind == "expression":
         return comparison.same(wanted, found)
@@ -243,7 +216,7 @@ def _members(answer: MathAnswer, text: str) -> tuple[str, tuple[Formula, ...]]:
 
 
 def _is_collection(answer: MathAnswer, text: str) -> bool:
-    (mark, wanted), (own, found) = _members(answer, _content(answer.value)), _members(answer, text)
+    (mark, wanted), (own, found) = _members(answer, content(answer.value)), _members(answer, text)
     if own not in ("", mark or ("tuple" if answer.kind == "tuple" else "{")):
         return False
     comparison = _comparison(answer, text)
@@ -312,7 +285,7 @@ def _rows(answer: MathAnswer, text: str) -> Formula:
 
 
 def _is_matrix(answer: MathAnswer, text: str) -> bool:
-    wanted, found = _rows(answer, _content(answer.value)), _rows(answer, text)
+    wanted, found = _rows(answer, content(answer.value)), _rows(answer, text)
     return _comparison(answer, text).same(wanted, found)
 
 
@@ -383,7 +356,7 @@ def _joined(pieces: list[IntervalPiece], comparison: FormulaComparison) -> list[
 
 def _is_interval(answer: MathAnswer, text: str) -> bool:
     comparison = _comparison(answer, text)
-    wanted = _pieces(answer, _content(answer.value), comparison)
+    wanted = _pieces(answer, content(answer.value), comparison)
     found = _pieces(answer, text, comparison)
     return len(wanted) == len(found) and all(
         (x.with_low, x.with_high) == (y.with_low, y.with_high)

@@ -7,9 +7,12 @@ submitted for it, is read like this. Every form is matched as a whole text: what
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
+
+from envgen.verifiers.formulas import NoAnswerError
 
 MAX_CHARS = 2_000
 
@@ -129,6 +132,31 @@ def _several(text: str) -> str:
         both = [_EITHER.sub(sign, member) for sign in "+-"] if signs else [member]
         found += [number(one) or one for one in both]
     return f"\\{{{', '.join(found)}\\}}"
+
+
+def content(text: str) -> str:
+    """What stands in the box, if there is one, else all, without the signs around mathematics."""
+    boxes = {part.strip() for part in _boxes(text)}
+    if len(boxes) > 1:
+        raise NoAnswerError("different boxes")
+    text = (boxes.pop() if boxes else text).strip()
+    for begin, end in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        inner = text[len(begin) : -len(end)]
+        if text.startswith(begin) and text.endswith(end) and begin not in inner:
+            return inner.strip()
+    return text
+
+
+def _boxes(text: str) -> Iterator[str]:
+    for found in re.finditer(r"\\f?box(?:ed)?(?![a-z])\s*", text):
+        level, start = 0, found.end()
+        for i in range(start, len(text)):
+            level += (text[i] == "{") - (text[i] == "}")
+            if level <= 0:
+                break
+        if level or text[start : start + 1] != "{" or "\\box" in text[start:i]:
+            raise NoAnswerError("a box without an end, or in a box")
+        yield text[start + 1 : i]
 
 
 def members(text: str) -> list[str]:

@@ -14,7 +14,7 @@ LETTERS = tuple("ABCDEFGHIJ")
 _WORDS = (("Yes", "No"), ("True", "False"))
 _GROUPS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?!\d)", re.ASCII)
 _FREE_ORDER = re.compile(
-    r"separated by commas|in any order|\ball\b[^.?]*\b(?:solutions|roots|values|numbers|integers)\b",
+    r"separated by commas|in any order|\ball\b[^.?]{0,80}\b(?:solutions|roots|values|numbers|integers)\b",
     re.I,
 )
 

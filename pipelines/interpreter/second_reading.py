@@ -74,7 +74,7 @@ def read_again(golds: Mapping[str, MathAnswer]) -> SecondReading:
     try:
         replies = _replies(golds)
     except SandboxError as error:
-        return SecondReading(nothing=str(error))
+        return SecondReading(nothing=f"{error} ({error.hint})")
     found = SecondReading()
     for name, answer in golds.items():
         reply = replies.get(name)
