@@ -122,7 +122,7 @@ _EITHER = re.compile(r"\\pm(?![A-Za-z])|\u00b1")
 def _several(text: str) -> str:
     """What ``or`` and one plus-or-minus sign in a member stand for, as a set; else the text."""
     parts = _OR.split(text)
-    if len(parts) == 1 and not _EITHER.search(text):
+    if not all(map(str.strip, parts)) or (len(parts) == 1 and not _EITHER.search(text)):
         return text
     found = []
     for member in (one.strip() for part in parts for one in members(part) if one.strip()):

@@ -55,8 +55,8 @@ def _nudged(value: str, by: str = "+1") -> str:
 def _lists(value: str, kind: str) -> Iterator[str]:
     inner = re.sub(r"^\\?[{(\[]|\\?[})\]]$", "", value) if value[:1] in "\\{([" else value
     begin, end = ("{", "}") if kind == "set" else (value[0], value[-1])
-    parts = [] if value.startswith(("\\empty", "\\var")) else members(inner)
-    if not parts:
+    parts = members(inner)
+    if value.startswith(("\\empty", "\\var")) or not inner.strip():
         yield from ("{0}", "{1}", "()")
         return
     yield begin + ",".join([*parts[:-1], _nudged(parts[-1])]) + end
@@ -65,7 +65,7 @@ def _lists(value: str, kind: str) -> Iterator[str]:
 
 
 def _intervals(value: str) -> Iterator[str]:
-    first, *rest = re.split(r"\\cup(?![A-Za-z])|\u222a", value)
+    first, *rest = re.split(r"\\cup(?![A-Za-z])|\u222a|(?<=[\])])\s*U\s*(?=[\[(])", value)
     first, others = first.strip(), "".join(f" \\cup {one}" for one in rest)
     low, high = members(first[1:-1])
     if re.search(r"infty|\u221e|oo", low):

@@ -83,6 +83,7 @@ def test_answers_get_their_type() -> None:
     assert found is not None
     assert found.variables == ("n",)
     assert typed("y = 2x + 3") is None
+    assert typed("\\text{ or }") is None
     assert typed("all primes p such that p divides n") is None
     assert typed("9" * 5_000) is None
 
