@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cmp_to_key
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from envgen.core.limits import Label, Text, Word
 from envgen.core.types import Record
@@ -60,6 +60,14 @@ class MathAnswer(Record):
     """Of ``choice``: the words to choose from."""
     published: Label = ""
     """As somebody else published it: then what is given is read as publications are, too."""
+
+    @model_serializer(mode="wrap")
+    def _plain(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Without ``published`` where nobody published it: such answers keep the bytes that they had."""
+        record: dict[str, object] = handler(self)
+        if not self.published:
+            del record["published"]
+        return record
 
     @model_validator(mode="after")
     def _own_value_is_accepted(self) -> Self:
