@@ -28,7 +28,7 @@ from envgen.store.corpus import (
 )
 
 DATA = Path(__file__).parent / "data"
-PACKAGE_CORPUS = "29f9099a8c6d18cd1b93d3d4c6f9e8f6a2d26cf55ee06d424cbd8626566092d6"
+PACKAGE_CORPUS = "d8e6ae8b77a47f798c5890bbfea5244596dfd3431848f0604cf84dabb043d0c3"
 """Hash of the corpus in the package."""
 
 

@@ -7,7 +7,7 @@ mistake of one is not one of both. Here a clause is a row of yes and no over all
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 from zlib import crc32
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envgen.pipelines.search.questions import Clue, EntityQuery
+from envgen.pipelines.search.readings import StatedNumber, Statements, saying
 from envgen.store.corpus import CorpusDocument
 
 Mask = NDArray[np.bool_]
@@ -73,9 +74,14 @@ class Census:
 
     Args:
         documents: all of them.
+        years: keys (``class.attribute``) of the attributes whose values are years.
     """
 
-    def __init__(self, documents: Iterable[CorpusDocument]) -> None:
+    def __init__(self, documents: Iterable[CorpusDocument], years: Collection[str] = ()) -> None:
+        self._years = years
+        self._titles: dict[str, str] = {}
+        self._documents: defaultdict[str, list[CorpusDocument]] = defaultdict(list)
+        self._said: dict[str, Statements] = {}
         self._ids: defaultdict[str, list[str]] = defaultdict(list)
         self._texts: defaultdict[str, list[str]] = defaultdict(list)
         self._columns: defaultdict[tuple[str, str], _FactColumn] = defaultdict(
@@ -86,6 +92,8 @@ class Census:
         for document in documents:
             row = len(self._ids[document.kind])
             self._ids[document.kind].append(document.id)
+            self._titles[document.id] = document.title
+            self._documents[document.kind].append(document)
             self._texts[document.kind].append(document.text.casefold())
             for fact in document.facts:
                 column = self._columns[document.kind, fact.attribute]
@@ -114,8 +122,8 @@ class Census:
 
         Args:
             query: what is counted.
-            by_text: also take a document that has no fact of a clause's attribute, and the value in its
-                text: a reader might.
+            by_text: also take a document whose text states what a clause asks for and no fact holds: a
+                reader might.
         """
         fits = np.ones(len(self._ids[query.kind]), bool)
         for clause in query.clauses:
@@ -129,8 +137,8 @@ class Census:
             if len(self._masks) >= _KEPT:
                 self._masks.clear()
             self._masks[key] = self._stated(kind, clause, by_text)
-            if by_text and clause.op == "is" and isinstance(clause.value, str):
-                self._masks[key] |= self._unstated(kind, clause.attribute, clause.value)
+            if by_text:
+                self._masks[key] |= self._unstated(kind, clause)
         return self._masks[key]
 
     def _stated(self, kind: str, clause: Clue, by_text: bool) -> Mask:
@@ -148,13 +156,47 @@ class Census:
             good = [not isinstance(one, str) and low <= one <= high for one in column.values]
         return self._rows(kind, column, good)
 
-    def _unstated(self, kind: str, attribute: str, value: str) -> Mask:
-        """The documents without a fact of the attribute that have the value in their text."""
-        wanted = value.casefold()
-        column = self._columns[kind, attribute]
-        known = self._rows(kind, column, [True] * len(column.rows))
-        found: Mask = np.array([wanted in text for text in self._texts[kind]], bool)
-        return found & ~known
+    def _unstated(self, kind: str, clause: Clue) -> Mask:
+        """The documents whose texts state what a clause asks for, where no fact does.
+
+        A name may stand anywhere in a text that has no fact of the attribute; numbers, and names beside other
+        facts, only where texts speak of the attribute.
+        """
+        said, attribute = self._statements(kind), clause.attribute
+        mask = np.zeros(len(self._ids[kind]), bool)
+        if clause.entity is not None:
+            inner = self.count(clause.entity, by_text=True)
+            mask[list(said.naming(attribute, [self._titles[one] for one in inner]))] = True
+        elif isinstance(clause.value, str):
+            wanted = saying(clause.value)
+            column = self._columns[kind, attribute]
+            known = self._rows(kind, column, [True] * len(column.rows))
+            mask = (
+                np.array([wanted.search(text) is not None for text in self._texts[kind]], bool)
+                & ~known
+            )
+            mask[list(said.naming(attribute, [clause.value]))] = True
+        else:
+            low = clause.value if clause.op == "is" else clause.low
+            high = clause.value if clause.op == "is" else clause.high
+            assert low is not None
+            assert high is not None
+            numbers = said.numbers(attribute, years=f"{kind}.{attribute}" in self._years)
+            mask[[row for row, one in numbers if one.low <= high and low <= one.high]] = True
+        return mask
+
+    def stated_beside(self, kind: str, attribute: str, name: str) -> list[StatedNumber]:
+        """Numbers that a document's text states of an attribute, and no fact of it holds."""
+        row = self._ids[kind].index(name)
+        numbers = self._statements(kind).numbers(
+            attribute, years=f"{kind}.{attribute}" in self._years
+        )
+        return [one for where, one in numbers if where == row]
+
+    def _statements(self, kind: str) -> Statements:
+        if kind not in self._said:
+            self._said[kind] = Statements(self._documents[kind])
+        return self._said[kind]
 
     def _rows(self, kind: str, column: _FactColumn, good: list[bool]) -> Mask:
         mask = np.zeros(len(self._ids[kind]), bool)

@@ -78,6 +78,8 @@ def draw_question(
                 continue
             query = twin
         targets = tuple(sorted(table.names(query.kind, table.matching(query))))
+        if not {target, *targets}.isdisjoint(behind):
+            continue
         question = SearchQuestion(
             shape=shape, query=query, ask=ask, by=by, language=language, wording=rng.getrandbits(40),
             group=target, targets=targets, evidence=(*behind, *(targets or (target,))),
@@ -96,14 +98,18 @@ def identify(
     taboo: set[str],
     language: str,
     sizes: Sizes = SIZES["one"],
+    passed: frozenset[str] = frozenset(),
 ) -> tuple[EntityQuery, tuple[str, ...]] | None:
-    """A query that picks ``target`` and few others, and needs every clause; and the documents behind it."""
+    """A query that picks ``target`` and few others, and needs every clause; and the documents behind it.
+
+    None of those is one that was ``passed`` on the way, or the target.
+    """
     kind = table.kinds[target]
     head: tuple[Clue, ...] = ()
     behind: tuple[str, ...] = ()
     plain = _clues(table, rng, target, taboo, language)
     if depth > 1:
-        nested = _nested(table, rng, target, depth, taboo, language)
+        nested = _nested(table, rng, target, depth, taboo, language, passed | {target})
         if nested is None:
             return None
         head, behind = (nested[0],), nested[1]
@@ -180,7 +186,13 @@ def _decided(table: FactTable, question: SearchQuestion) -> bool:
 
 
 def _nested(
-    table: FactTable, rng: Random, target: str, depth: int, taboo: set[str], language: str
+    table: FactTable,
+    rng: Random,
+    target: str,
+    depth: int,
+    taboo: set[str],
+    language: str,
+    passed: frozenset[str],
 ) -> tuple[Clue, tuple[str, ...]] | None:
     """A clause about an entity that the target's facts name, identified by clues of its own."""
     facts = [
@@ -189,13 +201,15 @@ def _nested(
         if attribute not in taboo and can_clue(table.kinds[target], attribute, language, table)
         for fact in own
         if fact.ref in table.facts
+        and fact.ref not in passed
         and can_word(table.kinds[fact.ref], language, table)
         and len(table.naming[table.kinds[target], attribute][fact.ref]) > 1
     ]
     rng.shuffle(facts)
     for fact in facts:
         assert fact.ref is not None
-        found = identify(table, rng, fact.ref, depth - 1, rng.choice((2, 2, 3)), set(), language)
+        breadth = rng.choice((2, 2, 3))
+        found = identify(table, rng, fact.ref, depth - 1, breadth, set(), language, passed=passed)
         if found is not None:
             query, behind = found
             return Clue(attribute=fact.attribute, op="entity", entity=query), (*behind, fact.ref)

@@ -22,7 +22,7 @@ from envgen.store.corpus_engines import Engine
 from envgen.store.corpus_lines import package_corpus
 
 Progress = Callable[[int, int, str], None]
-_SPARE = 1.4
+_SPARE = 1.6
 """Questions drawn for each one that is asked for; gates refuse some."""
 _GIVE_UP = 8
 """Fruitless draws in a row of one form, after which the corpus has no more of it."""

@@ -62,7 +62,9 @@ class CorpusFacts:
     @cached_property
     def census(self) -> Census:
         """What counts in them."""
-        return Census(self.documents.values())
+        header = self.opened.corpus.header
+        years = [key for key, spec in header.attributes.items() if spec.kind == "year"]
+        return Census(self.documents.values(), years)
 
     @cached_property
     def table(self) -> FactTable:
@@ -134,6 +136,7 @@ class SearchValidator(TaskValidator):
             return
         yield guarded("unique", lambda: unique(question, facts))
         yield guarded("unstated", lambda: unstated(question, facts))
+        yield guarded("chain", lambda: chain(question, facts))
         yield guarded("minimal", lambda: minimal(question, facts))
         yield guarded("near_answers", lambda: near_answers(question, facts))
         yield guarded("leak", lambda: leak(question, facts, files.spec.prompt))
@@ -185,19 +188,64 @@ def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
 
 
 def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
-    """Whether no other document might be meant: one with no fact of a clause, and the value in its text.
+    """Whether texts give no other answer: what documents state in words, and no fact of them holds.
 
     Facts of running text are what was surely read from it, and so not all that it says.
     """
-    found = set(facts.census.count(question.query, by_text=True)) - set(question.targets)
+    census, targets = facts.census, set(question.targets)
+    found = set(census.count(question.query, by_text=True)) - targets
     if found:
         return failed(
             "unstated", f"{len(found)} others may be meant by their texts, {sorted(found)[:3]}"
         )
     for name in question.targets:
-        if twins := set(facts.census.twins(question.query, name)) - set(question.targets):
+        if twins := set(census.twins(question.query, name)) - targets:
             return failed("unstated", f"{sorted(twins)[0]} says nearly the same as {name}")
+    if other := _otherwise(question, facts):
+        return failed("unstated", other)
     return passed("unstated", len(facts.documents))
+
+
+def _otherwise(question: SearchQuestion, facts: CorpusFacts) -> str:
+    """How the text of a target may be read so that the answer is another one; empty if it can't."""
+    asked, shape = question.by or question.ask, question.shape
+    if asked == TITLE or shape == "none":
+        return ""
+    values, said = dict[str, float](), list[tuple[str, float]]()
+    for name in question.targets:
+        (value,) = facts.table.answers(name, asked)
+        if isinstance(value, str):
+            return ""
+        values[name] = value
+        beside = facts.census.stated_beside(question.query.kind, asked, name)
+        said += [(name, end) for one in beside if one.labelled for end in (one.low, one.high)]
+    for name, value in said:
+        read = values | {name: value}
+        best, other = (
+            [one for one in of if of[one] == (min if shape == "least" else max)(of.values())]
+            for of in (values, read)
+        )
+        if (value != values[name] and question.by is None) or best != other:
+            return f"{name} also states {value:g} of {asked}"
+    return ""
+
+
+def chain(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether no entity stands twice on the way: one that is met again gives away what is inside."""
+    met = set(question.targets) | {question.group}
+    inner = [clause.entity for clause in question.query.clauses if clause.entity is not None]
+    steps = 0
+    while inner:
+        query = inner.pop()
+        found = facts.census.count(query)
+        if twice := met.intersection(found):
+            return failed("chain", f"{sorted(twice)[0]} is met twice")
+        met.update(found)
+        inner += [clause.entity for clause in query.clauses if clause.entity is not None]
+        steps += 1
+    if not steps:
+        return _not_applicable("chain", "its clues name no other document")
+    return passed("chain", steps)
 
 
 def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 from envgen.pipelines.search.questions import Clue, EntityQuery
+from envgen.pipelines.search.readings import Statements
 from envgen.store.corpus import CorpusDocument
 
 
@@ -15,27 +16,40 @@ def slow_count(
 
     See ``Census.count``.
     """
-    inner = {
-        i: set(slow_count(clause.entity, documents, by_text=by_text))
-        for i, clause in enumerate(query.clauses)
-        if clause.entity is not None
-    }
-    return [
-        document.id
-        for document in documents
-        if document.kind == query.kind
-        and all(
-            _holds(document, clause, inner.get(i)) or (by_text and _may_hold(document, clause))
-            for i, clause in enumerate(query.clauses)
-        )
-    ]
+    of_class = [one for one in documents if one.kind == query.kind]
+    said = Statements(of_class)
+    fits = set(range(len(of_class)))
+    for clause in query.clauses:
+        inner = None
+        if clause.entity is not None:
+            inner = set(slow_count(clause.entity, documents, by_text=by_text))
+        good = {row for row in fits if _holds(of_class[row], clause, inner)}
+        if by_text:
+            titles = [one.title for one in documents if one.id in (inner or ())]
+            good |= set(_may_hold(of_class, clause, said, titles))
+        fits &= good
+    return [of_class[row].id for row in sorted(fits)]
 
 
-def _may_hold(document: CorpusDocument, clause: Clue) -> bool:
-    if clause.op != "is" or not isinstance(clause.value, str):
-        return False
-    known = any(fact.attribute == clause.attribute for fact in document.facts)
-    return not known and clause.value.casefold() in document.text.casefold()
+def _may_hold(
+    documents: Sequence[CorpusDocument], clause: Clue, said: Statements, titles: Collection[str]
+) -> Iterator[int]:
+    """The places of documents whose texts state what a clause asks for, beside their facts."""
+    if clause.entity is not None:
+        yield from said.naming(clause.attribute, titles)
+    elif isinstance(clause.value, str):
+        yield from said.naming(clause.attribute, [clause.value])
+        for row, document in enumerate(documents):
+            known = any(fact.attribute == clause.attribute for fact in document.facts)
+            if not known and clause.value.casefold() in document.text.casefold():
+                yield row
+    else:
+        low, high = clause.low, clause.high
+        assert low is not None
+        assert high is not None
+        for row, one in said.numbers(clause.attribute, years="year" in clause.attribute):
+            if one.low <= high and low <= one.high:
+                yield row
 
 
 def _holds(document: CorpusDocument, clause: Clue, inner: set[str] | None) -> bool:

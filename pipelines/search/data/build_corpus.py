@@ -146,8 +146,9 @@ def _life(row: Row) -> tuple[Piece | None, Piece | None]:
     )
     if not dates:
         return None, None
+    school = re.search(r"\bSchool\b", row["fc"])  # its years are those of its works: no facts
     born, died = (
-        fact(f"{event}_year", int(year))
+        (Piece(year) if school else fact(f"{event}_year", int(year)))
         if year and not doubt and _year(row, event) == int(year)
         else None
         for event, doubt, year in (("birth", dates[1], dates[2]), ("death", dates[3], dates[4]))

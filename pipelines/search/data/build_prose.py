@@ -22,6 +22,14 @@ REGIONS = (
     "North America|Oceania|South America|Southeast Asia"
 )
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+NO_START = (
+    "traditional|founding|beginning|expulsion|unif|elected|constitution|proclaimed|established"
+)
+SINCE = (
+    rf"^(?:\d{{1,2}}(?:-\d{{1,2}})? (?:{MONTHS}) )?(\d{{3,4}})"
+    rf"(?: \((?![^()]*(?:\d{{3}}|{NO_START}))[^()]*\))?(?=$|; notable)"
+)
+"""The one date of a country's independence, in whatever form; not one of a founding or a new state."""
 HAN = "[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0002ffff]"
 REIGNS = (
     "武德|貞觀|永徽|顯慶|龍朔|麟德|乾封|總章|咸亨|儀鳳|調露|永隆|永淳|垂拱|天授|證聖|聖曆|久視|神龍|景龍|景雲|先天|"
@@ -166,7 +174,7 @@ def _geography(lines: Lines, row: Row, words: Row, refs: Mapping[str, str]) -> N
     lines.add("Terrain", of("Terrain"))
     top = of("Elevation", "highest point")
     peak = r"^((?!unnamed|sea level)[^\d();]+?)(?: \([^()]*\))? [\d,]+(?: m)?(?: \([^()]*\))?$"
-    height = r"^(?!.*eruption|Baker)[^;]*? ([\d,]+)(?: m)?(?: \([^()]*\))?(?:$|;)"
+    height = r"^(?!.*eruption|Baker)(?:\([^()]*\)|[^;()])*? ([\d,]+)(?: m)?(?: \([^()]*\))?(?:$|;)"
     found = spotted("highest_point", peak, top)
     lines.add("Highest point", top, found + spotted("highest_elevation_m", height, top, whole))
     lines.add("Natural resources", of("Natural resources"))
@@ -216,10 +224,12 @@ def _government(lines: Lines, row: Row) -> None:
         "Capital", seat, spotted("capital", r"^((?!none)[^();,:\d]+?)(?: \([^()]*\))?$", seat)
     )
     free = of("Independence")
-    since = rf"^\d{{1,2}} (?:{MONTHS}) (\d{{4}}) \(from [^();]*\)(?=$|; notable)"
-    lines.add("Independence", free, spotted("independence_year", since, free, int))
-    day = of("National holiday")
-    national = rf"(?:^|; )(?!previous)[^;,\d]+, (\d{{1,2}} (?:{MONTHS}))(?: \([\d, ]+\))?(?=$|[;,])"
+    lines.add("Independence", free, spotted("independence_year", SINCE, free, int))
+    day = re.sub(rf"({MONTHS}) (\d{{1,2}})$", r"\2 \1", of("National holiday"))
+    national = (
+        rf"(?:^|; |(?<=\)) and )(?!previous)[^;,\d]+, (\d{{1,2}} (?:{MONTHS}))"
+        r"(?: \([^()]*\))*(?=$|[;,]| and | - )"
+    )
     days = {
         one[1]: Mark(*one.span(1), "national_day", one[1]) for one in re.finditer(national, day)
     }

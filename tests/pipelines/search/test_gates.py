@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -20,6 +21,7 @@ from envgen.pipelines.search.sources import build_corpus
 from envgen.pipelines.search.tasks import task_of
 from envgen.pipelines.search.validate import (
     CorpusFacts,
+    chain,
     leak,
     minimal,
     near_answers,
@@ -142,25 +144,118 @@ def test_a_twin_of_the_target_makes_a_question_ambiguous(
     assert "2 entities fit" in found.reason
 
 
+def beside(document: CorpusDocument, attribute: str, text: str = "") -> CorpusDocument:
+    """A twin that states an attribute in words only, by default in those of the original."""
+    kept = tuple(fact for fact in document.facts if fact.attribute != attribute)
+    if text:
+        fact = next(fact for fact in document.facts if fact.attribute == attribute)
+        document = document.model_copy(
+            update={"text": f"{document.text[: fact.start]}{text}{document.text[fact.end :]}"}
+        )
+        moved = len(text) - (fact.end - fact.start)
+        kept = tuple(
+            one.model_copy(update={"start": one.start + moved, "end": one.end + moved})
+            if one.start > fact.start
+            else one
+            for one in kept
+        )
+    return document.model_copy(update={"id": "a-twin", "title": "A Twin", "facts": kept})
+
+
 def test_a_document_that_says_in_words_what_its_facts_leave_out_is_found(
-    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+    facts: CorpusFacts,
+    questions: list[SearchQuestion],
+    others: list[SearchQuestion],
+    tmp_path: Path,
 ) -> None:
-    question = next(
-        one
+    """For a name, a number and an entity; and for each shape: another reading of the same world."""
+    clauses = [
+        (f"{shape}-{clause.op}", one, clause)
+        for one in [*questions, *others]
+        if one.shape != "none" and status(unstated(one, facts)) == GateStatus.PASSED
+        for shape in (one.shape,)
+        for clause in one.query.clauses
+    ]
+    seen = {kind: (question, clause) for kind, question, clause in clauses}
+    assert set(seen) >= {f"{shape}-between" for shape in ("one", *SHAPES[:-1])}
+    assert set(seen) >= {"one-is", "one-entity"}
+    for kind, (question, clause) in seen.items():
+        more = spoiled(
+            facts,
+            tmp_path / kind,
+            question.targets[0],
+            partial(beside, attribute=clause.attribute),
+        )
+        assert status(unique(question, more)) == GateStatus.PASSED, kind
+        assert status(unstated(question, more)) == GateStatus.FAILED, kind
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("between {low} and {high}", True),
+        ("{low}-{high}", True),
+        ("1 May {low} (in part)", True),
+        ("about {low}", True),
+        ("1,{low}", False),
+        ("unknown", False),
+    ],
+)
+def test_years_are_read_in_the_forms_that_texts_have(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path, text: str, found: bool
+) -> None:
+    question, clause = next(
+        (one, clause)
         for one in questions
-        if one.query.depth == 1
-        and any(isinstance(clause.value, str) for clause in one.query.clauses)
+        if status(unstated(one, facts)) == GateStatus.PASSED
+        for clause in one.query.clauses
+        if clause.attribute == "year" and clause.op == "between"
     )
-    assert status(unstated(question, facts)) == GateStatus.PASSED
-    said = next(clause for clause in question.query.clauses if isinstance(clause.value, str))
+    said = text.format(low=clause.low, high=clause.high)
+    more = spoiled(
+        facts, tmp_path, question.targets[0], lambda document: beside(document, "year", said)
+    )
+    assert (status(unstated(question, more)) == GateStatus.FAILED) is found
 
-    def in_words(document: CorpusDocument) -> CorpusDocument:
-        left = tuple(fact for fact in document.facts if fact.attribute != said.attribute)
-        return document.model_copy(update={"id": "a-twin", "title": "A Twin", "facts": left})
 
-    more = spoiled(facts, tmp_path, question.group, in_words)
-    assert status(unique(question, more)) == GateStatus.PASSED
-    assert status(unstated(question, more)) == GateStatus.FAILED
+def test_what_decides_between_entities_is_stated_once(
+    facts: CorpusFacts, others: list[SearchQuestion], tmp_path: Path
+) -> None:
+    """Of the least and the most, a text that states another number of one that fits is found."""
+    for shape, number in (("least", 1), ("most", 5_000)):
+        question = next(
+            one
+            for one in others
+            if one.shape == shape and status(unstated(one, facts)) == GateStatus.PASSED
+        )
+        assert question.by is not None
+        best = facts.table.extreme(question.targets, question.by, shape)
+        other = next(one for one in question.targets if one != best)
+        for named, wanted in ((question.by, GateStatus.FAILED), ("award", GateStatus.PASSED)):
+            more = f" Or the {named.replace('_', ' ')} is {number}."
+            told = spoiled(facts, tmp_path / f"{shape}-{named}", other, partial(longer, more=more))
+            assert status(unstated(question, told)) == wanted
+
+
+def longer(document: CorpusDocument, more: str) -> CorpusDocument:
+    return document.model_copy(update={"text": document.text + more})
+
+
+def test_a_chain_that_meets_an_entity_twice_is_found(facts: CorpusFacts) -> None:
+    """A director, known by a film of his own: whoever finds the one has the other."""
+    film = next(one for one in facts.documents.values() if one.kind == "films")
+    director = next(fact.ref for fact in film.facts if fact.attribute == "director")
+    assert director is not None
+    named = Clue(attribute="director", op="is", value=facts.documents[director].title)
+    of_film = EntityQuery(kind="films", clauses=(named,))
+    chained = SearchQuestion(
+        shape="one", ask="title", language="en", wording=0, group="films-0", targets=(film.id,),
+        query=EntityQuery(
+            kind="films", clauses=(Clue(attribute="director", op="entity", entity=of_film),)
+        ),
+        evidence=(film.id,),
+    )  # fmt: skip
+    assert status(chain(chained, facts)) == GateStatus.FAILED
 
 
 def test_a_clause_that_could_be_left_out_is_found(
