@@ -6,6 +6,7 @@ import functools
 import logging
 import random
 import secrets
+from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -152,11 +153,14 @@ class Examiner:
             kind = "fail" if question.tests[0] in self.tests.fail_to_pass else "pass"
             for test in question.tests:
                 broken[f"{kind}_to_pass: {test} is {state}, as a look-alike that must pass"] = None
+        passed = Counter(copy.question for copy, fault in faults.items() if fault == "forged")
         for copy, fault in faults.items():
             test = copy.question.tests[0]
+            if copy.question in unsolved and passed[copy.question] < 2:
+                continue  # a wrong answer may be one of the options; what can't be loaded loses all copies
             if fault == "forged":
                 forged[f"forged: a look-alike of {test} that must fail did not"] = None
-            elif copy.question not in unsolved:  # what can't be loaded loses all its copies
+            elif copy.question not in unsolved:
                 forged[f"forged: {test} vanished"] = None
             else:
                 continue
