@@ -12,7 +12,7 @@ from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
 from envgen.sandboxes.workspace.store import judging
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests
 from envgen.verifiers.general import NO_SUBMISSION
-from envgen.verifiers.lookalikes.judging import Examiner, examined
+from envgen.verifiers.lookalikes.judging import Examiner
 
 MISSING = "missing"
 """What the table of tests says of one that is not in the report."""
@@ -24,8 +24,10 @@ _GOOD = frozenset({Status.PASS, Status.XFAIL})
 class CodeVerifier:
     """Scores 1 iff every fail-to-pass and pass-to-pass test passes on the submitted diff, else 0.
 
-    A diff that does not apply, does not build, hangs, leaves no report or forges one scores 0. The
-    score's ``tests`` tell how each test ended.
+    Look-alikes are asked first, the true tests run last: whoever fails the look-alikes never meets them,
+    and after whoever meets them nothing is asked. A diff that does not apply, does not build, hangs, leaves
+    no report or forges one scores 0. The score's ``tests`` tell how each test ended; of a diff that fails
+    look-alikes, those that the run asked about.
 
     Args:
         workspace: the repository at the base commit.
@@ -54,14 +56,13 @@ class CodeVerifier:
     def verify_patch(self, patch: bytes) -> Score:
         """Score a git diff of the base commit. Raises VerifierError."""
         try:
+            with closing(self._examiner.faults(patch)) as faults:
+                if found := next(faults, None):
+                    return found.score()
             # who meets the true tests must not tell those who are being asked which ones are true
             with judging(self.workspace.folder, alone=False):
                 run = run_tests(self.workspace, exam_of(self.tests), patch, limits=self._limits)
-            score = score_run(run, self.tests)
-            if not score.passed:
-                return score
-            with closing(self._examiner.faults(patch)) as faults:
-                return examined(score, next(faults, ()))
+            return score_run(run, self.tests)
         except WorkspaceError as error:
             raise VerifierError(f"the workspace can't be opened: {error}", error.hint) from error
 

@@ -18,6 +18,7 @@ from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
 from envgen.sandboxes.base import available
 from envgen.sandboxes.workspace.bootstrap import LayerConfig
+from envgen.sandboxes.workspace.forget import may_drop
 from envgen.sandboxes.workspace.layers import HOST, known_layers
 from envgen.sandboxes.workspace.store import size
 
@@ -56,6 +57,8 @@ class Health(Record):
     """Language -> program -> whether it is installed."""
     layers: tuple[str, ...]
     """Language layers that were made with ``envgen images bootstrap``."""
+    forgets: bool
+    """Whether this process may drop the kernel's caches between judgements of code tasks."""
 
 
 class Doctor(Command):
@@ -75,6 +78,10 @@ class Doctor(Command):
         isolated = {"bubblewrap", "docker"} & {n for n, s in found.sandboxes.items() if s == WORKS}
         alone = "only trusted code runs here; for isolation: apt install bubblewrap"
         say("code from elsewhere runs isolated" if isolated else alone)
+        if not found.forgets:
+            say(
+                "a patch of a code task may remember what tests of earlier judgements looked up: docs/code.md"
+            )
         for name, distributions in found.missing.items():
             if distributions:
                 say(f"for the extra {name}: {install_hint(name)}")
@@ -101,6 +108,7 @@ def health() -> Health:
             for language, programs in TOOLCHAINS.items()
         },
         layers=tuple(name for name in known_layers() if name != HOST),
+        forgets=may_drop(),
     )
 
 

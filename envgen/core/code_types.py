@@ -249,6 +249,8 @@ class CodeTests(Record):
     """What look-alikes are made of: fail-to-pass tests, and a sample of others."""
     copies: int = Field(default=16, ge=2, le=64)
     """Most look-alikes of one question in a run."""
+    secret: Label = ""
+    """Makes the options of look-alikes, the same in all judgements."""
     gutted: tuple[Label, ...] = ()
     """Functions of the gold patch (``file::Class.function``) without which the tests of kind
     ``gutted only`` fail."""

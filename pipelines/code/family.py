@@ -38,8 +38,9 @@ CODE = Family(
     sessions=4,
     columns={"verdicts proven": proven_verdicts},
     legend=(
-        "verdicts proven: fail-to-pass tests that only code which computes the answer passes, of all, unless"
-        " another sandbox of this machine helps it meanwhile",
+        "verdicts proven: fail-to-pass tests whose verdict follows what they expect, of all, and the odds of"
+        " a blind guess; a patch that an earlier one or another sandbox tells the answer passes, too, where"
+        " the judging machine can't forget (envgen doctor, docs/code.md)",
     ),
     is_proven=is_proven,
     about="""\

@@ -7,6 +7,7 @@ and one that fails even once is dropped. Tests without a question run with the g
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections import defaultdict
@@ -32,7 +33,7 @@ from envgen.verifiers.lookalikes.paper import (
     names,
     paper,
     runs_of,
-    size,
+    varied,
 )
 from envgen.verifiers.lookalikes.programs import Programs
 
@@ -46,7 +47,7 @@ _TRIED = 9
 """Options of a site that are tried at first, the true one among them."""
 _ROUNDS = 4
 """Options of a site that are tried where each takes a run of its own."""
-_COPIES = (16, 8)
+_COPIES = (32, 16, 8)
 _MOST_HALVES = 3
 _MIN_TESTS = 32
 """Copies of all questions that are always allowed: a start of the runner takes longer."""
@@ -133,8 +134,11 @@ class _VerdictProver:
         log: Callable[[str], None],
         draw: random.Random | None,
     ) -> None:
-        self.workspace, self.tests, self.gold, self.limits = workspace, tests, gold, limits
+        self.workspace, self.gold, self.limits = workspace, gold, limits
         self.log, self.draw = log, draw or secrets.SystemRandom()
+        # No part of the verifier's content: code under test knows how options are made, and could try
+        # which of those that it sees makes just these.
+        self.tests = tests.model_copy(update={"secret": f"{self.draw.getrandbits(128):032x}"})
         self.exam = exam_of(tests)
         self.language = LANGUAGES.get(workspace.recipe.language)
         self.runs, self.waits, self.tests_s = 0, 0, 0.0
@@ -247,7 +251,7 @@ class _VerdictProver:
         chosen: list[Copy] = []
         for question, site in pairs:
             source = sources[question.file]
-            forms = copies(question, site, self.language, source, 16, self.draw, fresh)
+            forms = copies(question, {site: 16}, self.language, source, self.draw, fresh)
             most = len(forms) if site.kind is _EXCEPTION else _TRIED
             chosen += [forms[0], *self.draw.sample(forms[1:], min(most - 1, len(forms) - 1))]
         return self._answered(paper(self.language, sources, chosen, self.draw))
@@ -277,7 +281,7 @@ class _VerdictProver:
         while questions and clean < self.rehearsals * runs:
             self._ask(questions, sources)
             examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
-            sheet = examiner.paper(clean % runs, whole=True)
+            sheet = examiner.paper(whole=True)
             run = self._counted("rehearsal", examiner.run(sheet, self.gold))
             faults = {} if run.report is None else sheet.faults(run.report)
             bad = {copy.question for copy in faults}
@@ -298,14 +302,11 @@ class _VerdictProver:
 
     def _verdict(self, question: Question, source: bytes) -> Verdict:
         assert self.language is not None
-        sizes = {
-            site: size(site, self.language, source, self.tests.copies) for site in question.sites
-        }
-        strongest = best(question.sites)
-        fewest = min(sizes[site] for site in strongest)
-        runs = runs_of(self.language)
-        odds = 1 / fewest if runs == 1 else 1 / sizes[question.sites[-1]] * fewest ** (1 - runs)
-        return Verdict(kind=strongest[0].kind, runs=runs, odds=odds)
+        sites = varied(question, self.language, source, self.tests.copies, self.tests.secret)
+        # A guess that goes by the options alone is right in all runs or in none.
+        odds = 1 / math.prod(sites.values())
+        kind = best(question.sites)[0].kind
+        return Verdict(kind=kind, runs=runs_of(self.language), odds=odds)
 
     def _gut(self) -> None:
         """Which tests without a question fail when the functions of the gold patch raise."""

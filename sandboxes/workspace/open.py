@@ -81,8 +81,10 @@ class Workspace(Record):
         """A fresh sandbox with the tree in it. Raises WorkspaceError, SandboxError."""
         return OpenWorkspace(self, limits)
 
-    def forget(self) -> None:
-        """Drop every file that its sandboxes see from the page cache (``forget``).
+    def forget(self) -> bool:
+        """Drop what its sandboxes have read and looked up from the kernel's caches (``forget``).
+
+        Returns False where names could not be dropped: this process is not root of the machine.
 
         Raises SandboxError when the engine does not tell where an image's files are.
         """
@@ -98,7 +100,10 @@ class Workspace(Record):
             places.append(self.layer.root)
         else:
             places += [*forget.of_host(), *(mount.source for mount in host_mounts())]
-        forget.forget(dict.fromkeys(places))
+        if forget.everything():
+            return True
+        forget.pages(dict.fromkeys(places))
+        return False
 
 
 def load(folder: Path) -> Workspace:

@@ -102,7 +102,7 @@ def test_nothing_done_scores_nothing(env: CodeEnv) -> None:
     assert env.score is not None
     assert env.score.value == 0
     assert env.score.reasons == tuple(
-        f"fail_to_pass: {name} is {status}"
+        f"fail_to_pass: {name} is {status}, as a look-alike that must pass"
         for name, status in zip(toy_python.FAIL_TO_PASS, ("fail", "missing"), strict=True)
     )
 

@@ -74,13 +74,13 @@ def test_every_row_of_a_table_is_a_question_of_its_own() -> None:
     path = f"{FILE}::tests.test_a::test_x"
     ids = [f"{path}[{name}]" for name in ("yes-1-one", "yes-x", "no-1-one", "no-x")]
     assert [row.tests for row in PYTHON.matched(rows, ids)] == [(test,) for test in ids]
-    paper = sitting(rows, [], PYTHON, {FILE: text.encode()}, (4, 2), 0, random.Random(1))
+    paper = sitting(rows, [], PYTHON, {FILE: text.encode()}, (4, 2), "s", random.Random(1))
     tables = [
         [ast.unparse(one.args[1]) for one in node.decorator_list if isinstance(one, ast.Call)]
         for node in ast.parse(paper.files[FILE]).body
         if isinstance(node, ast.AsyncFunctionDef)
     ]
-    assert len(tables) == 4 * 2  # the last site is the condition
+    assert len(tables) == 4 * 4  # two options of the last site, the condition, and two of the row
     for first, second in tables:
         assert len(ast.literal_eval(second)) == 1
         assert len(getattr(ast.parse(first, mode="eval").body, "elts", ())) == 1
@@ -183,7 +183,7 @@ def asked(text: str) -> tuple[Paper, Question]:
     sites = tuple(site for site in found.sites if site.leaves[0].kind != "condition")
     question = question.model_copy(update={"sites": sites})
     return sitting(
-        [question], [], PYTHON, {FILE: text.encode()}, (16, 4), 0, random.Random(2)
+        [question], [], PYTHON, {FILE: text.encode()}, (16, 4), "s", random.Random(2)
     ), question
 
 

@@ -138,7 +138,7 @@ def test_copies_stand_in_the_place_of_their_test(language: CodeLanguage) -> None
     rules = LANGUAGES[language]
     found = rules.sites("a/test", text.encode())
     questions = [one.model_copy(update={"tests": (f"a/test::x::{one.name}",)}) for one in found]
-    paper = sitting(questions, [], rules, {"a/test": text.encode()}, (8, 2), 1, random.Random(3))
+    paper = sitting(questions, [], rules, {"a/test": text.encode()}, (8, 2), "s", random.Random(3))
     content = paper.files["a/test"].decode()
     for question in questions:
         copies = [copy for copy in paper.copies if copy.question is question]
@@ -228,7 +228,7 @@ def test_a_row_of_go_is_a_question_about_its_subtest() -> None:
         ((ids[2],), ['"some words"']),
     ]
     paper = sitting(
-        matched[1:2], [], rules, {"a_test.go": TABLE.encode()}, (4, 2), 0, random.Random(1)
+        matched[1:2], [], rules, {"a_test.go": TABLE.encode()}, (4, 2), "s", random.Random(1)
     )
     keys = {copy.renamed(ids[1]) for copy in paper.copies}
     assert keys == {f"m/p::{copy.name}/a_first_row" for copy in paper.copies}

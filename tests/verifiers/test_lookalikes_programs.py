@@ -163,7 +163,7 @@ def test_a_program_passes_in_the_rounds_of_the_true_options_alone(
 def test_what_is_judged_at_once_never_shows_a_true_option_early(questions: list[Question]) -> None:
     """Else a program could remember it for the round in which it is asked for it."""
     sources = {"words.c": PROGRAM.encode()}
-    paper = sitting(questions, [], LANGUAGES["c"], sources, (8, 2), 0, random.Random(1))
+    paper = sitting(questions, [], LANGUAGES["c"], sources, (8, 2), "s", random.Random(1))
     assert len(paper.values) == 8
     for place in range(len(questions)):
         assert len({value[place] for value in paper.values}) == 8
@@ -171,7 +171,7 @@ def test_what_is_judged_at_once_never_shows_a_true_option_early(questions: list[
 
 def test_a_report_is_judged_round_by_round(questions: list[Question]) -> None:
     sources = {"words.c": PROGRAM.encode()}
-    paper = sitting(questions[:1], [], LANGUAGES["c"], sources, (4, 2), 0, random.Random(1))
+    paper = sitting(questions[:1], [], LANGUAGES["c"], sources, (4, 2), "s", random.Random(1))
     right = next(copy.round for copy in paper.copies if copy.right)
 
     def faults(statuses: list[Status]) -> set[str]:

@@ -1,12 +1,17 @@
 """The look-alikes of one run: what each copy of a test expects, which copies are true, and their names.
 
-Each test is replaced by several copies with new names, which differ in the option for one of its
-expectations. One option is true. A change that passes a copy with a wrong option does not compute what it is
+Each test is replaced by several copies with new names, which differ in the options for one or two of its
+expectations. One copy has true options only. A change that passes another one does not compute what it is
 asked for (**forged**); one that fails the true copy has not solved the task.
+
+Which expectations vary, and their options, is the same in every run and judgement of a task: else the true
+options would be those that come again, or stand in the runs that vary something else. Names, places and the
+sample are drawn anew. In each run every option of an expectation stands in as many copies as any other.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections import defaultdict
@@ -23,6 +28,7 @@ from envgen.core.code_types import (
     TestReport,
     VerdictKind,
 )
+from envgen.core.seeding import rng
 from envgen.verifiers.lookalikes import options
 from envgen.verifiers.lookalikes.braces import Braces
 from envgen.verifiers.lookalikes.options import Literal, Value
@@ -30,7 +36,7 @@ from envgen.verifiers.lookalikes.programs import Programs, SiteTurn, choices, in
 from envgen.verifiers.lookalikes.python import Python
 
 RUNS = 2
-"""In which look-alikes are judged, after the one that counts all tests; one where each has rounds."""
+"""In which look-alikes are judged, before the one that counts all tests; one where each has rounds."""
 _WORDS = re.compile(r"[^\W\d_]{1,12}")
 _GOOD = frozenset({Status.PASS, Status.XFAIL})
 _BAD = frozenset({Status.FAIL, Status.ERROR})
@@ -79,10 +85,11 @@ def runs_of(language: Language) -> int:
 
 
 class Copy(NamedTuple):
-    """A look-alike: a question under a new name, with a true or a wrong expectation."""
+    """A look-alike: a question under a new name, with true or wrong expectations."""
 
     question: Question
     site: Site
+    """What varies, or the first of it."""
     name: str
     text: bytes
     right: bool
@@ -181,24 +188,34 @@ def _words(question: Question, source: bytes) -> list[str]:
 
 def copies(
     question: Question,
-    site: Site,
+    sites: Mapping[Site, int],
     language: Language,
     source: bytes,
-    most: int,
     draw: random.Random,
     names: Iterable[str],
 ) -> list[Copy]:
-    """Make a look-alike for each option of a site."""
-    found = variants(question, site, language, source, most, draw)
+    """Make a look-alike for each combination of the options of sites (so many of each at most)."""
+    leaves = [leaf for site in sites for leaf in site.leaves]
+    found = itertools.product(
+        *(variants(question, site, language, source, most, draw) for site, most in sites.items())
+    )
     return [
-        Copy(question, site, name, _text(question, site, source, texts, name), right=not n)
+        Copy(
+            question,
+            next(iter(sites)),
+            name,
+            _text(question, leaves, source, list(itertools.chain(*texts)), name),
+            right=not n,
+        )
         for (n, texts), name in zip(enumerate(found), names, strict=False)
     ]
 
 
-def _text(question: Question, site: Site, source: bytes, texts: Sequence[str], name: str) -> bytes:
+def _text(
+    question: Question, leaves: Sequence[Leaf], source: bytes, texts: Sequence[str], name: str
+) -> bytes:
     edits = [(cut.start, cut.end, cut.text) for cut in question.cuts]
-    edits += [(leaf.start, leaf.end, text) for leaf, text in zip(site.leaves, texts, strict=True)]
+    edits += [(leaf.start, leaf.end, text) for leaf, text in zip(leaves, texts, strict=True)]
     edits.append((question.name_at, question.name_at + len(question.name.encode()), name))
     return replaced(source[: question.end], edits)[question.start :]
 
@@ -241,11 +258,23 @@ def compiled(
     asked: Sequence[tuple[Question, Site, int]],
     draw: random.Random,
     *,
+    secret: str | None = None,
     apart: bool = False,
 ) -> Paper:
     """Files with all options of the sites asked for (so many of each at most), chosen in rounds."""
     turns = [
-        SiteTurn(one, site, variants(one, site, language, sources[one.file], most, draw))
+        SiteTurn(
+            one,
+            site,
+            variants(
+                one,
+                site,
+                language,
+                sources[one.file],
+                most,
+                draw if secret is None else _fixed(secret, one, "options"),
+            ),
+        )
         for one, site, most in asked
     ]
     chosen = choices(turns, sources, draw, apart=apart)
@@ -263,12 +292,10 @@ def sitting(
     language: Language,
     sources: Mapping[str, bytes],
     most: tuple[int, int],
-    run: int,
+    secret: str,
     draw: random.Random,
 ) -> Paper:
     """The look-alikes of one judged run.
-
-    The first of two runs varies the last expectation of each test; any other varies any of the best.
 
     Args:
         asked: questions about fail-to-pass tests.
@@ -276,22 +303,51 @@ def sitting(
         language: that of the files.
         sources: the files, by name.
         most: the largest number of look-alikes of a question, in ``asked`` and in ``sample``.
-        run: its number.
-        draw: makes every secret choice.
+        secret: the task's; makes what is the same in all its runs.
+        draw: makes what is new in each.
     """
     limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
-    last = run == 0 and runs_of(language) > 1
     picked = [
-        (one, one.sites[-1] if last else draw.choice(best(one.sites)), limit)
-        for one, limit in limits
+        (one, varied(one, language, sources[one.file], limit, secret)) for one, limit in limits
     ]
     if isinstance(language, Programs):
-        return compiled(language, sources, picked, draw)
+        turns = [(one, *turn) for one, sites in picked for turn in sites.items()]
+        return compiled(language, sources, turns, draw, secret=secret)
     fresh = iter(names(language, sources.values(), draw))
     chosen: list[Copy] = []
-    for question, site, limit in picked:
-        chosen += copies(question, site, language, sources[question.file], limit, draw, fresh)
+    for question, sites in picked:
+        same = _fixed(secret, question, "options")
+        chosen += copies(question, sites, language, sources[question.file], same, fresh)
     return paper(language, sources, chosen, draw)
+
+
+def varied(
+    question: Question, language: Language, source: bytes, most: int, secret: str
+) -> dict[Site, int]:
+    """The sites of a question that vary in all runs of a task, and how many options each has.
+
+    Those are the last one, since what comes before the call that raises proves nothing, and one of the
+    strongest others. Of a program, and where there is room for two options only, one of the strongest.
+    """
+    draw = _fixed(secret, question, "sites")
+    last, strongest = question.sites[-1], best(question.sites)
+    others = [site for site in strongest if site != last and not _overlap(site, last)]
+    if isinstance(language, Programs) or most < 4:
+        return {(site := draw.choice(strongest)): size(site, language, source, most)}
+    if not others:
+        return {last: size(last, language, source, most)}
+    other = draw.choice(others)
+    first = size(last, language, source, 2 ** (most.bit_length() // 2))
+    second = size(other, language, source, most // first)
+    return {last: size(last, language, source, most // second), other: second}
+
+
+def _overlap(one: Site, other: Site) -> bool:
+    return any(a.start < b.end and b.start < a.end for a in one.leaves for b in other.leaves)
+
+
+def _fixed(secret: str, question: Question, what: str) -> random.Random:
+    return rng(0, secret, question.file, question.start, question.tests[0], what)
 
 
 def best(sites: Sequence[Site]) -> list[Site]:
