@@ -28,7 +28,7 @@ from envgen.store.corpus import (
 )
 
 DATA = Path(__file__).parent / "data"
-PACKAGE_CORPUS = "d8e6ae8b77a47f798c5890bbfea5244596dfd3431848f0604cf84dabb043d0c3"
+PACKAGE_CORPUS = "87bfc5f434903cfc6b96d2247018a96c74084cbdd6a097cbc160d34ec247a841"
 """Hash of the corpus in the package."""
 
 

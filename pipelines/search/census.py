@@ -193,6 +193,10 @@ class Census:
         )
         return [one for where, one in numbers if where == row]
 
+    def named_beside(self, kind: str, attribute: str, name: str) -> list[str]:
+        """Other values of an attribute that a document's text states, and no fact of it is."""
+        return self._statements(kind).others(attribute, self._ids[kind].index(name))
+
     def _statements(self, kind: str) -> Statements:
         if kind not in self._said:
             self._said[kind] = Statements(self._documents[kind])

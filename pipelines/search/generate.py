@@ -22,9 +22,9 @@ from envgen.store.corpus_engines import Engine
 from envgen.store.corpus_lines import package_corpus
 
 Progress = Callable[[int, int, str], None]
-_SPARE = 1.6
+_SPARE = 2.0
 """Questions drawn for each one that is asked for; gates refuse some."""
-_GIVE_UP = 8
+_GIVE_UP = 20
 """Fruitless draws in a row of one form, after which the corpus has no more of it."""
 
 

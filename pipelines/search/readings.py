@@ -21,6 +21,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[^\Wa-z])|(?<=[\u3002\uff01\uff1f\
 _SHARE = 0.02
 """A label or words before a value are a cue of its attribute if that share of its facts have them."""
 _NEARLY_ALL = 0.7
+_FOUND = 0.5
+"""Where cues find a smaller share of an attribute's own facts, texts are read whole for it."""
+_NEVER = re.compile(r"(?!)")
 _BLANK = "\0"
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,18}(?:\.\d+)?"
@@ -53,13 +56,14 @@ _DAY = re.compile(rf"(\d{{1,2}}) ({_MONTHS})|({_MONTHS}) (\d{{1,2}})", re.IGNORE
 
 
 def saying(name: str) -> re.Pattern[str]:
-    """What finds a name in a casefolded text; a day of a year in its other forms, too."""
+    """What finds a name in a casefolded text, whatever its marks; a day of a year in its other forms, too."""
     wanted = name.casefold()
     if date := _DAY.fullmatch(wanted):
         day, month = date[1] or date[4], date[2] or date[3]
         days = rf"(?<!\d)(?:{day}|{day}-\d\d?|\d\d?-{day})"
         return re.compile(rf"{days}(?:st|nd|rd|th)? {month}|{month} {day}(?!\d)")
-    return re.compile(re.escape(wanted))
+    words = re.findall(r"\w+", wanted)
+    return re.compile(r"\W{0,3}".join(words) if words else re.escape(wanted))
 
 
 class StatedNumber(NamedTuple):
@@ -168,11 +172,13 @@ class _BareText(NamedTuple):
     blanked: str
     """The text with a blank for each sign that a fact covers."""
     folded: str
-    """The same, casefolded, where places don't matter."""
+    """The text, casefolded, where places don't matter."""
     lines: tuple[_LabelledLine, ...]
     title: str
     known: frozenset[str]
-    """Attributes of which it has facts."""
+    """Attributes of which it has facts,"""
+    facts: frozenset[tuple[int, int]]
+    """and where these stand."""
 
 
 class _Passage(NamedTuple):
@@ -181,6 +187,8 @@ class _Passage(NamedTuple):
     row: int
     text: str
     labelled: bool
+    start: int
+    end: int
 
 
 class _Cues(NamedTuple):
@@ -188,6 +196,10 @@ class _Cues(NamedTuple):
 
     labels: frozenset[str]
     words: re.Pattern[str]
+    sign: str
+    """A pattern of the Chinese signs that stand before its values."""
+    found: float
+    """Share of the attribute's facts that stand in such a line or sentence."""
     behind: str
     """A pattern of what stands behind nearly all values; empty if nothing does."""
 
@@ -202,6 +214,7 @@ class Statements:
     def __init__(self, documents: Sequence[CorpusDocument]) -> None:
         self._documents = documents
         self._read: dict[str, list[tuple[int, StatedNumber]]] = {}
+        self._last: tuple[object, re.Pattern[str], re.Pattern[str]] = (None, _NEVER, _NEVER)
 
     def numbers(self, attribute: str, *, years: bool) -> list[tuple[int, StatedNumber]]:
         """Rows and what their texts state where this attribute stands, and no fact holds.
@@ -227,40 +240,65 @@ class Statements:
         return self._read[attribute]
 
     def naming(self, attribute: str, names: Iterable[str]) -> Iterator[int]:
-        """Rows whose texts have one of these names where this attribute stands, and no fact does."""
+        """Rows whose texts have one of these names where this attribute stands, and no fact is just that."""
         found = [saying(one).pattern for one in sorted(names)]
-        if not found:
-            return
-        any_name = f"(?:{'|'.join(found)})"
-        anywhere = re.compile(any_name)
-        word = rf"(?<!\w){any_name}(?!\w)" if any_name.isascii() else any_name
-        pattern = re.compile(word + self._cues[attribute].behind)
-        for text in self._texts:
-            if anywhere.search(text.folded):
-                for part in self._parts(attribute, text):
-                    if pattern.search(part.text.casefold()):
-                        yield text.row
+        if found:
+            yield from (text.row for text in self._texts if self._names(attribute, text, found))
+
+    def others(self, attribute: str, row: int) -> list[str]:
+        """Values that the attribute has elsewhere and a text states beside its facts."""
+        text = self._texts[row]
+        own = {fact.value for fact in self._documents[row].facts if fact.attribute == attribute}
+        return [
+            value
+            for value in sorted(self._values[attribute] - own)
+            if self._names(attribute, text, [saying(value).pattern], inside=False)
+        ]
+
+    def _names(
+        self, attribute: str, text: _BareText, patterns: Sequence[str], *, inside: bool = True
+    ) -> bool:
+        """Whether a text has a name where no fact is just that; ``inside`` longer ones, too."""
+        key = attribute, tuple(patterns)
+        if self._last[0] != key:
+            any_name = f"(?:{'|'.join(patterns)})"
+            # where no space parts words, a name is one only behind the sign that stands before such names
+            sign = f"(?<={self._cues[attribute].sign})"
+            word = rf"(?<![\w-]){any_name}(?![\w-])" if any_name.isascii() else sign + any_name
+            behind = self._cues[attribute].behind
+            ends = f"(?={behind})" if behind else ""
+            self._last = key, re.compile(any_name), re.compile(word + ends)
+        _, anywhere, pattern = self._last
+        if not anywhere.search(text.folded):
+            return False
+        for part in self._parts(attribute, text, whole=bool(self._cues[attribute].behind)):
+            said = text.text[part.start : part.end].casefold()
+            for one in pattern.finditer(said):
+                place = part.start + one.start(), part.start + one.end()
+                if place not in text.facts and (inside or not _overlaps(place, text.facts)):
+                    return True
+        return False
 
     def _parts(
-        self, attribute: str, text: _BareText, *, titles: bool = False
+        self, attribute: str, text: _BareText, *, titles: bool = False, whole: bool = False
     ) -> Iterator[_Passage]:
-        """The lines and sentences of a text about an attribute.
+        """The lines and sentences of a text about an attribute; all, where its cues don't find its facts.
 
         A title says something of an attribute only where no fact does: then, with ``titles``, by itself.
         """
-        labels, words, _ = self._cues[attribute]
-        known = attribute in text.known
-        if titles and not known:
-            yield _Passage(text.row, text.title, True)
-        if not words.search(text.text):
+        cues = self._cues[attribute]
+        whole = whole or cues.found < _FOUND
+        if titles and attribute not in text.known:
+            yield _Passage(text.row, text.title, True, 0, 0)
+        if not whole and not cues.words.search(text.text):
             return
         for line in text.lines:
-            labelled = line.label in labels
+            labelled = line.label in cues.labels
             for start, end in ((line.start, line.end),) if labelled else line.sentences:
-                if labelled or words.search(text.text, start, end):
+                if labelled or whole or cues.words.search(text.text, start, end):
                     part = text.blanked[start:end]
                     said = re.sub(rf"(?<!\w){re.escape(text.title)}(?!\w)", _BLANK, part)
-                    yield _Passage(text.row, said, labelled or not labels)
+                    yield _Passage(text.row, said, labelled or not cues.labels, start, end)
 
     @cached_property
     def _texts(self) -> list[_BareText]:
@@ -272,11 +310,21 @@ class Statements:
                 blanked = blanked[: fact.start] + blank + blanked[fact.end :]
             known = frozenset(fact.attribute for fact in document.facts)
             lines = tuple(_lines(document.text))
-            folded = blanked.casefold()
+            places = frozenset((fact.start, fact.end) for fact in document.facts)
+            folded = document.text.casefold()
             texts.append(
-                _BareText(row, document.text, blanked, folded, lines, document.title, known)
+                _BareText(row, document.text, blanked, folded, lines, document.title, known, places)
             )
         return texts
+
+    @cached_property
+    def _values(self) -> defaultdict[str, set[str]]:
+        values: defaultdict[str, set[str]] = defaultdict(set)
+        for document in self._documents:
+            for fact in document.facts:
+                if isinstance(fact.value, str):
+                    values[fact.attribute].add(fact.value)
+        return values
 
     @cached_property
     def _cues(self) -> defaultdict[str, _Cues]:
@@ -294,7 +342,7 @@ class Statements:
                 elif words := _words_before(document.text, fact.start):
                     before[fact.attribute][words] += 1
         cues: defaultdict[str, _Cues] = defaultdict(
-            lambda: _Cues(frozenset(), re.compile(r"(?!)"), "")
+            lambda: _Cues(frozenset(), _NEVER, "(?!)", 0.0, "")
         )
         for attribute, number in facts.items():
             least = max(2, _SHARE * number)
@@ -303,8 +351,16 @@ class Statements:
             word, often = after[attribute].most_common(1)[0]
             behind = word if often >= _NEARLY_ALL * number else ""
             pattern = _pattern(attribute, [*phrases, *known])
-            cues[attribute] = _Cues(frozenset(known), pattern, behind)
+            hits = sum(n for one, n in labels[attribute].items() if one in known)
+            hits += sum(n for one, n in before[attribute].items() if pattern.search(one))
+            signs = "".join(one for one in phrases if not one.isascii())
+            sign = f"[{signs}]" if signs else "(?!)"
+            cues[attribute] = _Cues(frozenset(known), pattern, sign, hits / number, behind)
         return cues
+
+
+def _overlaps(place: tuple[int, int], facts: Iterable[tuple[int, int]]) -> bool:
+    return any(start < place[1] and place[0] < end for start, end in facts)
 
 
 def _pattern(attribute: str, phrases: Iterable[str]) -> re.Pattern[str]:

@@ -215,7 +215,8 @@ def _otherwise(question: SearchQuestion, facts: CorpusFacts) -> str:
     for name in question.targets:
         (value,) = facts.table.answers(name, asked)
         if isinstance(value, str):
-            return ""
+            names = facts.census.named_beside(question.query.kind, asked, name)
+            return f"{name} also states {names[0]!r} of {asked}" if names else ""
         values[name] = value
         beside = facts.census.stated_beside(question.query.kind, asked, name)
         said += [(name, end) for one in beside if one.labelled for end in (one.low, one.high)]

@@ -28,6 +28,7 @@ PLAIN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ask": ("What is the {attribute} of {it}?", "Which {attribute} does {it} have?"),
         "title": ("Which {noun} {clues}?", "Name the {noun} that {clues}."),
         "it": ("the {noun} that {clues}",),
+        "inner": ("the {noun} (one that {clues})",),
         "set": (
             "List every {noun} that {clues}.",
             "Which are all those of this kind: a {noun} that {clues}?",
@@ -46,6 +47,7 @@ PLAIN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ask": ("{it}的{attribute}是什么?", "请问{it}的{attribute}是什么?"),
         "title": ("哪个{noun}{clues}?", "请找出符合以下条件的{noun}:{clues}。"),
         "it": ("{clues}的{noun}",),
+        "inner": ("{noun}\uff08{clues}\uff09",),
         "set": ("请列出所有{clues}的{noun}。",),
         "count": ("{clues}的{noun}一共有多少个?",),
         "least": ("在所有{clues}的{noun}中,哪一个的{attribute}最小?",),
@@ -131,8 +133,9 @@ class _Writer:
         forms = {"set": "set", "count": "number"}
         return f"{asked} {FORMS[self.language][forms.get(shape, 'text')].format(unit='')}"
 
-    def it(self, query: EntityQuery) -> str:
-        frame = self.rng.choice(self.plain["it"])
+    def it(self, query: EntityQuery, frames: str = "it") -> str:
+        """An entity by its clues; in brackets inside another's, or nobody knows whose a later clue is."""
+        frame = self.rng.choice(self.plain[frames])
         return frame.format(noun=self.noun(query.kind), clues=self.clues(query))
 
     def clues(self, query: EntityQuery) -> str:
@@ -154,7 +157,9 @@ class _Writer:
             return _fill(frame, low=low, high=high, attribute=label)
         plain = self.plain["entity" if clause.op == "entity" else "is"]
         frame = self.rng.choice(spec.clue.get(self.language) or plain)
-        value = shown(clause.value, spec) if clause.entity is None else self.it(clause.entity)
+        value = (
+            shown(clause.value, spec) if clause.entity is None else self.it(clause.entity, "inner")
+        )
         return _fill(frame, value=value, attribute=label)
 
     def noun(self, kind: str) -> str:

@@ -173,7 +173,10 @@ def _geography(lines: Lines, row: Row, words: Row, refs: Mapping[str, str]) -> N
     lines.add("Climate", of("Climate"))
     lines.add("Terrain", of("Terrain"))
     top = of("Elevation", "highest point")
-    peak = r"^((?!unnamed|sea level)[^\d();]+?)(?: \([^()]*\))? [\d,]+(?: m)?(?: \([^()]*\))?$"
+    peak = (
+        r"^((?!unnamed|sea level|[^;]*(?:alternatively|aka))[^\d();]+?)(?: \([^()]*\))?"
+        r" [\d,]+(?: m)?(?: \([^()]*\))?$"
+    )
     height = r"^(?!.*eruption|Baker)(?:\([^()]*\)|[^;()])*? ([\d,]+)(?: m)?(?: \([^()]*\))?(?:$|;)"
     found = spotted("highest_point", peak, top)
     lines.add("Highest point", top, found + spotted("highest_elevation_m", height, top, whole))
