@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from envgen.core.seeding import derive
@@ -14,7 +14,7 @@ from envgen.pipelines.general.gates.dataset import Group, dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts, not_applicable
 from envgen.pipelines.general.stored import StoredComparison, incomparable, replayed, variant_texts
-from envgen.pipelines.packed.pack import PACKED, prove_again
+from envgen.pipelines.packed.pack import PACKED, allowed_writes, prove_again
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.sandboxes.zygote import choose
 from envgen.store.dataset import Dataset
@@ -61,6 +61,13 @@ class GeneralValidator(TaskValidator):
             task_id in self._sampled,
             self.options.by_evaluation,
         )
+
+    def how(self, results: Sequence[TaskValidation], total: int) -> list[str]:
+        """See ``TaskValidator``; with what authors of packed tasks allow."""
+        stored = [self.dataset.tasks[name].evidence for name in self.own]
+        allowed = sorted({name for evidence in stored for name in allowed_writes(evidence)})
+        stated = f"further calls of {', '.join(allowed)} are allowed, as their author states"
+        return [*super().how(results, total), *([stated] if allowed else [])]
 
     def dataset_evidence(self) -> Evidence:
         """Diversity and the like; a failure where files can't be read."""

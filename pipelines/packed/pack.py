@@ -211,10 +211,10 @@ def _proof(
     only: Collection[str] = (),
 ) -> PackedProof:
     draft, seed = _draft(source, task), derive(seed, "pack", task.id)
-    any_rows = task.settings.any_rows
     return prove_packed(
-        draft, hosts, database, tools, _probes(task), seed=seed, any_rows=any_rows, only=only
-    )
+        draft, hosts, database, tools, _probes(task), seed=seed, any_rows=task.settings.any_rows,
+        allowed_writes=task.settings.allowed_writes, only=only,
+    )  # fmt: skip
 
 
 def _task_bundle(source: EnvironmentFolder, task: TaskFolder, proof: PackedProof) -> TaskBundle:
@@ -287,6 +287,8 @@ def _reused(old: Dataset | None, source: EnvironmentFolder, task: TaskFolder) ->
     whole = [gate.gate for gate in evidence] == list(gate_names())
     failed = any(gate.status in (GateStatus.FAILED, GateStatus.NOT_RUN) for gate in evidence)
     if task.settings.any_rows and not _any_rows(evidence):
+        return None
+    if task.settings.allowed_writes != allowed_writes(evidence):
         return None
     if before != now or not whole or failed:
         return None
@@ -389,6 +391,7 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
             known,
             seed=seed,
             any_rows=_any_rows(stored.spec.evidence),
+            allowed_writes=allowed_writes(stored.spec.evidence),
         )
     return (*proof.evidence, _same_gold(stored, proof))
 
@@ -396,6 +399,12 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
 def _any_rows(evidence: Evidence) -> bool:
     """Whether a task was proven on other rows."""
     return any(g.gate == "reseeds" and g.status is GateStatus.PASSED for g in evidence)
+
+
+def allowed_writes(evidence: Evidence) -> tuple[str, ...]:
+    """The tools of which a task's author allowed further calls."""
+    found = [one.details.get("allowed") for one in evidence if one.gate == "unrequested"]
+    return tuple(str(name) for one in found if isinstance(one, list) for name in one)
 
 
 def _same_gold(stored: TaskBundle, proof: PackedProof) -> GateResult:
