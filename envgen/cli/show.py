@@ -64,6 +64,10 @@ class List(ReadsDataset):
             say(line)
         for line in funnel_lines(opened.manifest.funnel):
             say(line)
+        if opened.manifest.funnel:
+            from envgen.pipelines.card import FUNNEL
+
+            say(f"unchecked: {FUNNEL}")
         write_json(self.figures, tasks)
         require(len(tasks), None, "tasks in the dataset")
 

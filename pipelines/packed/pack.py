@@ -102,6 +102,8 @@ def pack(
     choose(backend, trust)  # or refuse at once
     source, out = read_folder(Path(folder)), Path(out)
     old = _packed_before(out, source)
+    if old is not None and old.manifest.seed != seed:
+        old = None  # its gates drew otherwise
     tasks: list[PackedTask] = []
     bundles: list[TaskBundle] = []
     with (
@@ -129,7 +131,7 @@ def pack(
         seconds=time.monotonic() - started,
     )
     if summary.written:
-        _write(source, bundles, out, trust)
+        _write(source, bundles, out, seed, trust)
     return summary
 
 
@@ -314,7 +316,9 @@ def _key(
     return content_hash(parts)
 
 
-def _write(source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, trust: bool) -> None:
+def _write(
+    source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, seed: int, trust: bool
+) -> None:
     """Write the dataset beside ``out`` and put it in its place."""
     settings = source.settings
     fresh = out.with_name(f".{out.name}.packed-{uuid4().hex}")
@@ -331,7 +335,7 @@ def _write(source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, trus
         sources=settings.sources,
     )
     try:
-        with DatasetWriter(fresh, name=source.id) as writer:
+        with DatasetWriter(fresh, name=source.id, seed=seed) as writer:
             writer.add_environment(
                 EnvironmentBundle(
                     spec=spec, database=source.database, tools_source=source.tools_source

@@ -110,6 +110,17 @@ class SearchValidator(TaskValidator):
             evidence=evidence,
         )
 
+    def group(self, task_id: str) -> str:
+        """See ``TaskValidator``: the document or entity that a question is about."""
+        solution = self.dataset.task_files(task_id).solution
+        if not solution:
+            return ""
+        if is_open(solution):
+            return OpenQuestion.model_validate_json(solution).evidence[0]
+        if is_written(solution):
+            return WrittenQuestion.model_validate_json(solution).source
+        return SearchQuestion.model_validate_json(solution).group
+
     def _corpus(self, env_id: str) -> CorpusFacts:
         if env_id not in self._corpora:
             note = CorpusNote.model_validate(self.dataset.environment_files(env_id).blueprint)
