@@ -45,6 +45,8 @@ GUESSES = 200
 """Answers that fit the submit schema, drawn at random."""
 NEARBY = 48
 """Answers one change away from gold, on which faults in the verifier show."""
+FEW = 8
+"""States with one more write than gold's that mutants are tried on."""
 FIRST = 24
 """Answers that a mutant is tried on first."""
 MOST_MUTANTS = 160
@@ -412,7 +414,7 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
     cases += [Case(answer) for answer in answers if trial.plan]
     submissions = [*(trial.submission(case) for case in cases), *(one.submission for one in seen)]
     if trial.solved:  # by which faults in what compares the database show
-        gold, every = trial.submission(trial.gold_case), max(1, len(trial.extra_writes) // FIRST)
+        gold, every = trial.submission(trial.gold_case), -(-len(trial.extra_writes) // FEW) or 1
         states = trial.extra_writes[::every]
         submissions += [gold.model_copy(update={"final": str(one.final)}) for one in states]
     first, rest = submissions[:FIRST], submissions[FIRST:]  # most faults show at once
