@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -62,6 +62,7 @@ def assemble(
     name: Id,
     seed: int = 0,
     most: int | None = None,
+    told: Mapping[str, JsonValue] | None = None,
     backend: WorkerBackend = "auto",
     workers: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -79,6 +80,7 @@ def assemble(
         name: the dataset's id.
         seed: of the gates' random choices and the splits.
         most: keep no more than so many, the first ones that hold.
+        told: what else the funnel says of how they came about.
         backend: where gates run generated code.
         workers: processes that prove; default: one per core. The bytes don't depend on it.
         progress: called after each draft.
@@ -115,6 +117,7 @@ def assemble(
         "rejected": dict(sorted(rejected.items())),
         "tasks": len(kept),
         "environments": len({draft.environment.spec.id for draft in kept}),
+        **(told or {}),
     }
     dataset = _written(
         out, kept, evidence, name=name, seed=seed, config_hash=content_hash(config), funnel=numbers

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,7 +17,8 @@ from envgen.core.families import find_family
 from envgen.core.limits import Label, Text, Whole
 from envgen.core.types import Evidence, GateResult, GateStatus, Id, Record, SourceKind
 from envgen.pipelines.boundary import broken, failure, outcomes
-from envgen.pipelines.card import said_of_itself, unchecked
+from envgen.pipelines.card import Dealt, said_of_itself, unchecked
+from envgen.pipelines.evidence import Sameness, evidence_gate
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
@@ -78,6 +79,8 @@ class TaskValidator(ABC):
     family: ClassVar[str]
     parallel: ClassVar[bool] = True
     """Whether several processes may prove tasks of one dataset at once."""
+    dealt_by: ClassVar[Literal["tasks", "environments", ""]] = "tasks"
+    """What its splits are dealt out to, by ``group``; empty: they are their author's word."""
     methods: ClassVar[Mapping[str, str]]
     """Each way to judge a task, and what ``how`` says of it; what must not be overlooked comes first."""
 
@@ -104,6 +107,33 @@ class TaskValidator(ABC):
     def validate(self, task_id: str) -> TaskValidation:
         """Prove a task again; what it raises fails the task (``validated``)."""
 
+    def same(self, found: TaskValidation) -> Sameness | None:
+        """How far the evidence of a task must be what was just found; None: that is compared elsewhere."""
+        return "results"
+
+    def wanted(self, found: TaskValidation) -> Evidence:
+        """The evidence that a task must carry, by what was just found."""
+        return found.evidence
+
+    def compared(self, found: TaskValidation) -> TaskValidation:
+        """Findings with one more gate: the task's evidence is what proving it gives, no gate is missing.
+
+        A task without any evidence was never said to be proven.
+        """
+        same = self.same(found) if found.passed else None
+        stored = self.dataset.tasks[found.task_id].evidence if same else ()
+        if same is None or not stored:
+            return found
+        wanted, by_evaluation = self.wanted(found), self.options.by_evaluation
+        gate = evidence_gate(stored, wanted, same, by_evaluation=by_evaluation)
+        evidence = (*found.evidence, gate)
+        passed = failure(evidence) is None
+        return found.model_copy(update={"evidence": evidence, "passed": passed})
+
+    def group(self, task_id: str) -> str:
+        """What tasks (or environments) of one split share; empty where nothing tells."""
+        return ""
+
     def dataset_evidence(self) -> Evidence:
         """Gates about the family's tasks as a whole."""
         return ()
@@ -125,7 +155,7 @@ def validated(validator: TaskValidator, task_id: str) -> TaskValidation:
         SandboxUnavailableError: if nothing can be proven on this machine.
     """
     try:
-        return validator.validate(task_id)
+        return validator.compared(validator.validate(task_id))
     except Exception as error:  # the boundary: one task fails, the run goes on
         return _broken(validator, task_id, error)
 
@@ -269,16 +299,30 @@ def validate(
             mine = [r for r, item in zip(results, items, strict=True) if item.family == name]
             how += validator.how(mine, len(results))
             gates += validator.dataset_evidence()
+        dealt = _dealt(own)
     plain = set(dataset.own_task_ids)
     return ValidationReport(
         path=str(path),
-        how="; ".join(filter(None, (*how, unchecked(dataset)))),
+        how="; ".join(filter(None, (*how, unchecked(dataset, dealt)))),
         tasks=tuple(results),
         variants_checked=sum(task.task_id not in plain for task in results),
         dataset_evidence=(
             tables(dataset),
-            said_of_itself(dataset),
+            said_of_itself(dataset, dealt),
             *gates,
             *trusted_evidence(dataset.source is SourceKind.TRUSTED),
         ),
     )
+
+
+def _dealt(own: Mapping[str, TaskValidator]) -> Dealt:
+    """What splits were dealt out by; nothing where it is told of some tasks only, or families were merged."""
+    if len(own) != 1:
+        return Dealt("", {})
+    (validator,) = own.values()
+    try:
+        groups = {task_id: validator.group(task_id) for task_id in validator.own}
+    except Exception as error:  # the boundary: what can't be read fails its own task, too
+        broken("card", error)
+        return Dealt("", {})
+    return Dealt(validator.dealt_by if all(groups.values()) else "", groups)

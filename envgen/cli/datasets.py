@@ -169,6 +169,10 @@ def _packed(task: Any) -> Sequence[object]:
     passed, verdict = _judged(task.evidence, "unchanged" if task.reused else "proven")
     if not task.failures and found["gold"].status is GateStatus.NOT_APPLICABLE:
         verdict = Text("holds, but nobody has shown that it can be solved", style="yellow")
+    if not task.failures and (allowed := found["unrequested"].details.get("allowed")):
+        verdict = Text(
+            f"{verdict.plain}; further calls of {', '.join(allowed)} are allowed", "yellow"
+        )
     kill = percent(found["mutants"].figure)
     return task.task_id, found["gold"].details.get("calls"), kill, passed, verdict
 

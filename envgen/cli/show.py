@@ -64,6 +64,12 @@ class List(ReadsDataset):
             say(line)
         for line in funnel_lines(opened.manifest.funnel):
             say(line)
+        if told := opened.manifest.funnel.get("models"):
+            say(f"models: {told}")
+        if opened.manifest.funnel:
+            from envgen.pipelines.card import FUNNEL
+
+            say(f"unchecked: {FUNNEL}")
         write_json(self.figures, tasks)
         require(len(tasks), None, "tasks in the dataset")
 

@@ -20,6 +20,7 @@ from envgen.pipelines.author.code_prompts import HandedChecks, HandedTest
 from envgen.pipelines.author.page_agent import Round
 from envgen.pipelines.author.taxonomy import Category
 from envgen.pipelines.packed.folder import EnvironmentFolder
+from envgen.pipelines.packed.specs import derived_specs
 from envgen.policies.agent import AgentTool
 from envgen.sandboxes.base import Sandbox
 from envgen.sandboxes.tools import tool_host
@@ -45,6 +46,11 @@ The answer is JSON that fits this schema:
 """Ends each prompt: agents see no schema but what they are told."""
 NO_VERIFIER = 'def verify(answer, initial, final):\n    return ["nobody has written the checks"]\n'
 """Stands in the folder while there is no verifier."""
+
+UNCHANGED = "database_unchanged"
+"""The rule of a task that asks for no change, over tools that make some."""
+_UNCHANGED = f"""def {UNCHANGED}(answer, before, after):
+    return list(before.iterdump()) == list(after.iterdump())"""
 
 
 class World(Record):
@@ -227,7 +233,7 @@ def check_faults(given: HandedChecks, world: World) -> Iterator[str]:
     if any(type(node) is not ast.FunctionDef for node in shared.body):
         yield "shared must be functions alone, imports inside them"
     names = [_head(node)[0] for node in shared.body]
-    if clash := sorted(set(names) & {*wanted, "verify", "RULES", "sqlite3"}):
+    if clash := sorted(set(names) & {*wanted, "verify", "RULES", "sqlite3", UNCHANGED}):
         yield f"shared may not define {clash[0]!r}: it has that name already"
     called = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if idle := sorted(set(names) - called):
@@ -253,10 +259,20 @@ def _foreign(tree: ast.Module) -> str:
     return ""
 
 
-def verifier(given: HandedChecks) -> str:
-    """The verifier that runs each check: rules that are not kept are named."""
-    rules = "".join(f"    {one.rule!r}: {one.rule},\n" for one in given.checks)
-    parts = (given.shared, *(one.code for one in given.checks))
+def verifier(given: HandedChecks, world: World) -> str:
+    """The verifier that runs each check: rules that are not kept are named.
+
+    Where tools write and no check looks at the database at the end, nothing was to be written: whoever
+    changes it breaks a rule of its own.
+    """
+    own = given.checks
+    rules = "".join(f"    {one.rule!r}: {one.rule},\n" for one in own)
+    parts = [given.shared, *(one.code for one in own)]
+    if _looks_at_no_end(given) and any(
+        one.mutates for one in derived_specs(world.files["tools.py"])
+    ):
+        rules += f"    {UNCHANGED!r}: {UNCHANGED},\n"
+        parts.append(_UNCHANGED)
     code = "\n\n\n".join(part.strip() for part in parts if part.strip())
     return f"""import sqlite3
 
@@ -276,6 +292,13 @@ def verify(answer, initial, final):
             broken.append(name)
     return broken
 """
+
+
+def _looks_at_no_end(given: HandedChecks) -> bool:
+    """Whether no check reads the database as it was at the end."""
+    trees = (ast.walk(ast.parse(one.code)) for one in given.checks)
+    names = (node.id for tree in trees for node in tree if isinstance(node, ast.Name))
+    return "after" not in names
 
 
 def shown(folder: EnvironmentFolder) -> str:

@@ -75,6 +75,7 @@ REJECTS = "the verifier rejects gold"
 _FINDINGS = {
     "gold": "Somebody who saw the task and the tools alone gave an answer that breaks, they say: {rules}.",
     "prefixes": "They accept a database in which something that was to be done is not done yet.",
+    "unrequested": "They accept a database in which something was done that nobody asked for.",
     "attacks": "They accept a malformed or mistyped answer.",
     "reseeds": "They were run on other rows, too, with answers of a program that saw the task and the tools "
     "alone. It is said that {rules}",
@@ -152,7 +153,7 @@ class CodeAuthors:
         if checks is None:
             return CodeRun(world=world, why=f"the checker: {why}")
         wrong = tuple(one.answer for one in checks.wrong)
-        found = CodeRun(world=world, verifier=verifier(checks), wrong=wrong)
+        found = CodeRun(world=world, verifier=verifier(checks, world), wrong=wrong)
         self._checks, self._amended, self._augmented = checks, [], []
         while True:
             found, missing = self._solve(found)
@@ -287,7 +288,7 @@ class CodeAuthors:
         """What is wrong with checks that the gates without a solution can tell."""
         answers = json.dumps({"wrong": [one.answer for one in given.wrong]})
         try:
-            folder = self._folder(world, verifier(given), answers=answers)
+            folder = self._folder(world, verifier(given, world), answers=answers)
         except EnvgenError as error:
             return said(error)
         return self._proven(folder, ("empty", "guesses", "probes"))
@@ -305,7 +306,7 @@ class CodeAuthors:
                 missing.append(given.missing)
                 return "" if given.missing else "hand in a solution, or what is missing"
             while True:
-                code = verifier(self._checks)
+                code = verifier(self._checks, world)
                 try:
                     whole = self._folder(world, code, answers=answers, solution=given.solution)
                     fault = self._proven(whole)
@@ -371,7 +372,7 @@ class CodeAuthors:
             checks="\n\n".join([*own, f"# shared\n{self._checks.shared}"]),
         )  # fmt: skip
         self._talk("amend", prompt, [], HandedChecks, accept)
-        changed = bool(kept) and verifier(kept[-1]) != verifier(self._checks)
+        changed = bool(kept) and verifier(kept[-1], world) != verifier(self._checks, world)
         self._amended.append(f"{gate}: {'mended' if changed else 'unchanged'}")
         if changed:
             self._checks = kept[-1]

@@ -28,6 +28,7 @@ from envgen.core.types import (
 from envgen.core.version import VERSION
 from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import guarded
+from envgen.pipelines.evidence import differing_gates
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.draft import (
     FEWEST_TOKENS,
@@ -222,14 +223,11 @@ class StoredComparison:
 
     def _evidence(self, derived: Evidence) -> list[str]:
         """Gates whose stored result is not the derived one, or (of another seed or version) is missing."""
-        stored = {one.gate: one for one in self.task.spec.evidence if one.gate != AGREEMENT}
-        wanted = {one.gate: one for one in derived}
         if self.unproven:
             return []
-        if self.exact:
-            names = {*wanted, *stored}
-            return sorted(name for name in names if stored.get(name) != wanted.get(name))
-        return sorted(set(wanted) - (SINCE_0_2 if self.incomparable else set()) - set(stored))
+        stored = tuple(one for one in self.task.spec.evidence if one.gate != AGREEMENT)
+        optional = SINCE_0_2 if self.incomparable else ()
+        return differing_gates(stored, derived, "results" if self.exact else "names", optional)
 
     def _recipe(self) -> GateResult:
         """Level and lineage are those of the recipe in blueprint.json, and it leads to this environment."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from envgen.core.seeding import derive
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.boundary import broken, failure
+from envgen.pipelines.evidence import Sameness
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.dataset import Group, dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts, not_applicable
 from envgen.pipelines.general.stored import StoredComparison, incomparable, replayed, variant_texts
-from envgen.pipelines.packed.pack import PACKED, prove_again
+from envgen.pipelines.packed.pack import PACKED, allowed_writes, prove_again
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.sandboxes.zygote import choose
 from envgen.store.dataset import Dataset
+from envgen.store.sqlite_files import inspect
 
 BY_EVALUATION = "--by-evaluation judges it by what it does"
 """What else to do with tasks that another version or author wrote."""
@@ -27,6 +29,7 @@ class GeneralValidator(TaskValidator):
     """Proves general tasks: compares them with their constraint IR, or judges them by evaluation."""
 
     family = "general"
+    dealt_by = "environments"
     methods = {
         "judged by evaluation": "JUDGED BY EVALUATION, as you asked: by what it does; nothing vouches for "
         "the words of its prompts and tools",
@@ -41,6 +44,7 @@ class GeneralValidator(TaskValidator):
         choose(options.backend, dataset.trusted)
         self._hosts = Hosts(backend=options.backend, trusted=dataset.trusted)
         others = sorted(set(dataset.tasks) - set(dataset.own_task_ids))
+        self._schemas: dict[str, str] = {}
         drawn = Random(derive(options.seed, "variants"))
         self._sampled = drawn.sample(others, min(options.variants, len(others)))
 
@@ -61,6 +65,33 @@ class GeneralValidator(TaskValidator):
             task_id in self._sampled,
             self.options.by_evaluation,
         )
+
+    def same(self, found: TaskValidation) -> Sameness | None:
+        """See ``TaskValidator``: of packed tasks; others' is compared with all else that is stored."""
+        if found.method != "packed":
+            return None
+        return "numbers" if self.options.seed == self.dataset.manifest.seed else "names"
+
+    def wanted(self, found: TaskValidation) -> Evidence:
+        """See ``TaskValidator``."""
+        return tuple(one for one in found.evidence if one.gate != "stored")
+
+    def group(self, task_id: str) -> str:
+        """See ``TaskValidator``: the schema of its database; a person wrote the splits of packed tasks."""
+        name = self.dataset.facts(task_id).environment_id
+        if name not in self._schemas:
+            content = self.dataset.environment_files(name).bundle().database
+            packed = self.dataset.environments[name].author == PACKED
+            known = content is not None and not packed
+            self._schemas[name] = inspect(content or b"", name).schema if known else ""
+        return self._schemas[name]
+
+    def how(self, results: Sequence[TaskValidation], total: int) -> list[str]:
+        """See ``TaskValidator``; with what authors of packed tasks allow."""
+        stored = [self.dataset.tasks[name].evidence for name in self.own]
+        allowed = sorted({name for evidence in stored for name in allowed_writes(evidence)})
+        stated = f"further calls of {', '.join(allowed)} are allowed, as their author states"
+        return [*super().how(results, total), *([stated] if allowed else [])]
 
     def dataset_evidence(self) -> Evidence:
         """Diversity and the like; a failure where files can't be read."""
@@ -93,7 +124,7 @@ def _validate_task(
     why = ""
     try:
         if packed:
-            found += prove_again(dataset, task_id, hosts, derive(seed, task_id))
+            found += prove_again(dataset, task_id, hosts, derive(seed, "pack", task_id))
         elif replay_only or (draft := draft_of(dataset, task_id)) is None:
             for result in replayed(dataset, task_id, hosts):
                 found.append(result)

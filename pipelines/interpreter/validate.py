@@ -44,6 +44,14 @@ class InterpreterValidator(TaskValidator):
             task_id=task_id, method="derived", passed=failure(evidence) is None, evidence=evidence
         )
 
+    def group(self, task_id: str) -> str:
+        """See ``TaskValidator``: problems about one table share a split."""
+        solution = self.dataset.task_files(task_id).solution
+        if not solution:
+            return ""
+        maker = find_maker(InterpreterProblem.model_validate_json(solution).maker)
+        return self.dataset.facts(task_id).environment_id if maker.files else task_id
+
     def _gates(self, task_id: str) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
         if not files.solution:

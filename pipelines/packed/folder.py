@@ -57,6 +57,8 @@ class TaskSettings(Record):
     limits: Limits = Limits()
     any_rows: bool = False
     """Solution and verifier hold for other rows of the same tables, too."""
+    allowed_writes: tuple[Id, ...] = Field(default=(), max_length=100)
+    """Tools that agents may call more often, or on other rows, than the task asks."""
 
 
 class Answers(Record):
@@ -107,7 +109,8 @@ def read_folder(path: Path) -> EnvironmentFolder:
     settings = _settings(path / "environment.json", EnvironmentSettings)
     source = _text(path / "tools.py", "the functions that agents call")
     policy = _text(path / "policy.md") if (path / "policy.md").exists() else ""
-    tasks = tuple(_task(folder, policy) for folder in sorted((path / "tasks").glob("*")))
+    tools = _tools(path, source)
+    tasks = tuple(_task(folder, policy, tools) for folder in sorted((path / "tasks").glob("*")))
     if not tasks:
         raise ConfigError(
             f"{str(path)!r} holds no task", "write tasks/<name>/prompt.md, submit.json, verifier.py"
@@ -115,7 +118,7 @@ def read_folder(path: Path) -> EnvironmentFolder:
     return EnvironmentFolder(
         id=_environment_id(path, settings),
         settings=settings,
-        tools=_tools(path, source),
+        tools=tools,
         tools_source=source,
         policy_text=policy,
         database=_database(path),
@@ -172,7 +175,7 @@ def _tools(path: Path, source: str) -> tuple[ToolSpec, ...]:
     return specs
 
 
-def _task(folder: Path, policy: str) -> TaskFolder:
+def _task(folder: Path, policy: str, tools: tuple[ToolSpec, ...]) -> TaskFolder:
     where = f"tasks/{folder.name}"
     schema = _json(_file(folder / "submit.json", f"the JSON Schema of an answer of {where}"))
     if not isinstance(schema, dict):
@@ -186,7 +189,13 @@ def _task(folder: Path, policy: str) -> TaskFolder:
             f"{where}/submit.json asks for {untold[0]!r}, and prompt.md does not say so",
             "agents see the prompt and not the schema: say what the answer looks like",
         )
-    solution = folder / "solution.py"
+    solution, settings = folder / "solution.py", _settings(folder / "task.json", TaskSettings)
+    writing = [tool.name for tool in tools if tool.mutates]
+    if other := sorted(set(settings.allowed_writes) - set(writing)):
+        raise ConfigError(
+            f"{where}/task.json: allowed_writes: {other[0]!r} is no tool that writes",
+            f"name one of {', '.join(writing)}" if writing else "leave it out",
+        )
     return TaskFolder(
         id=folder.name,
         prompt=prompt,
@@ -194,7 +203,7 @@ def _task(folder: Path, policy: str) -> TaskFolder:
         verifier=_text(folder / "verifier.py", "def verify(answer, initial, final) -> list[str]"),
         solution=_text(solution) if solution.exists() else "",
         answers=_settings(folder / "answers.json", Answers),
-        settings=_settings(folder / "task.json", TaskSettings),
+        settings=settings,
     )
 
 

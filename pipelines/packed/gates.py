@@ -31,6 +31,7 @@ from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates import execution, meaning, soundness
 from envgen.pipelines.general.gates.mutation import shown
 from envgen.pipelines.general.gates.trial import Calls, Case, Hosts, Trial, not_applicable, outcome
+from envgen.pipelines.packed.extra_writes import ExtraWrite, extra_writes, unrequested
 from envgen.pipelines.packed.nearby import nearby
 from envgen.pipelines.packed.rows import OtherRows, OtherRowsDrawer
 from envgen.sandboxes.tools import ToolHost
@@ -44,6 +45,8 @@ GUESSES = 200
 """Answers that fit the submit schema, drawn at random."""
 NEARBY = 48
 """Answers one change away from gold, on which faults in the verifier show."""
+FEW = 8
+"""States with one more write than gold's that mutants are tried on."""
 FIRST = 24
 """Answers that a mutant is tried on first."""
 MOST_MUTANTS = 160
@@ -71,6 +74,8 @@ HINTS = {
     "probes": "fix verifier.py or answers.json",
     "prefixes": "compare the database at final with the one at initial in verifier.py",
     "attacks": "compare whole values in verifier.py, and narrow submit.json (additionalProperties: false)",
+    "unrequested": "compare whole tables at final with those at initial in verifier.py; or name the tools "
+    "whose further calls are allowed in task.json, as allowed_writes",
     "reseeds": "work out what is right from the rows, in verifier.py and solution.py; have solve() return "
     "None where no answer is right",
     "mutants": "write answers to answers.json, each of which breaks one rule by as little as it can",
@@ -88,7 +93,6 @@ NEEDS_IR = {
     "infeasible": "no constraint IR to tell whether there is an answer",
     "binding": "no constraint IR",
     "collateral": "no constraint IR to tell what may change",
-    "unrequested": "no constraint IR to tell which calls change what",
     "shortcuts": "nobody can draw new rows for it",
     "difficulty": "nobody can draw new rows for it",
 }
@@ -130,6 +134,7 @@ class PackedTrial(Trial):
         probes: answers that the author declared right or wrong.
         seed: seeds every random choice.
         any_rows: the author says that solution and verifier hold for other rows, too.
+        allowed_writes: tools of which the author says that further calls are allowed.
     """
 
     def __init__(
@@ -142,10 +147,11 @@ class PackedTrial(Trial):
         probes: Sequence[Probe],
         seed: int,
         any_rows: bool = False,
+        allowed_writes: Sequence[str] = (),
     ) -> None:
         super().__init__(draft, hosts, folder, None, seed)
         self._own_database, self._own_tools = database, tools
-        self.probes, self.any_rows = probes, any_rows
+        self.probes, self.any_rows, self.allowed_writes = probes, any_rows, tuple(allowed_writes)
 
     @cached_property
     def database(self) -> Path:
@@ -192,6 +198,11 @@ class PackedTrial(Trial):
         return nearby(self.gold.answer, self._fits, texts, self.rng("nearby"), NEARBY)
 
     @cached_property
+    def extra_writes(self) -> list[ExtraWrite]:
+        """States that gold's calls and one more leave."""
+        return list(extra_writes(self, self.rng("unrequested")))
+
+    @cached_property
     def elsewhere(self) -> list[Elsewhere]:
         """What the verifier says on other rows, of gold's answer and of what the solution finds there."""
         drawer = OtherRowsDrawer(self.database, self.folder, self.rng("rows"))
@@ -235,17 +246,21 @@ def prove_packed(
     *,
     seed: int = 0,
     any_rows: bool = False,
+    allowed_writes: Sequence[str] = (),
     only: Collection[str] = (),
 ) -> PackedProof:
     """Run every gate that applies; after a failure the remaining ones are ``not_run``.
 
     ``only`` runs these alone, in a rehearsal that leaves no evidence. ``any_rows``: the author says that
-    solution and verifier hold for other rows, too.
+    solution and verifier hold for other rows, too. ``allowed_writes``: tools of which he says that further
+    calls are allowed.
 
     A tool or verifier that raises fails the gate that called it.
     """
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
-        trial = PackedTrial(draft, hosts, Path(folder), database, tools, probes, seed, any_rows)
+        trial = PackedTrial(
+            draft, hosts, Path(folder), database, tools, probes, seed, any_rows, allowed_writes
+        )
         evidence: list[GateResult] = []
         failed = ""
         for name, gate in GATES.items():
@@ -278,7 +293,7 @@ def _run(name: str, gate: Gate, trial: PackedTrial, failed: str) -> GateResult:
         return GateResult(gate=name, status=GateStatus.FAILED, n=1, reason=str(error))
 
 
-def _solved(gate: Callable[[Trial], GateResult], name: str) -> Gate:
+def _solved(gate: Gate, name: str) -> Gate:
     """A gate that needs a solution."""
     return lambda trial: gate(trial) if trial.solved else not_applicable(name, NO_SOLUTION)
 
@@ -398,6 +413,10 @@ def mutants_seen(trial: PackedTrial) -> GateResult:
     cases += [Case(answer, trial.plan) for answer in answers]
     cases += [Case(answer) for answer in answers if trial.plan]
     submissions = [*(trial.submission(case) for case in cases), *(one.submission for one in seen)]
+    if trial.solved:  # by which faults in what compares the database show
+        gold, every = trial.submission(trial.gold_case), -(-len(trial.extra_writes) // FEW) or 1
+        states = trial.extra_writes[::every]
+        submissions += [gold.model_copy(update={"final": str(one.final)}) for one in states]
     first, rest = submissions[:FIRST], submissions[FIRST:]  # most faults show at once
     expected = [_verdicts(trial, trial.draft.verifier, some) for some in (first, rest)]
     planted = list(mutants(trial.draft.verifier))
@@ -465,6 +484,9 @@ GATES: dict[str, Gate] = {
     "prefixes": _solved(soundness.prefixes, "prefixes"),
     "attacks": lambda t: attacks(t) if t.solved else not_applicable("attacks", NO_SOLUTION),
     "reseeds": other_rows_hold,
+    "unrequested": _solved(
+        lambda trial: unrequested(trial, trial.extra_writes, trial.allowed_writes), "unrequested"
+    ),
     "mutants": mutants_seen,
 }
 """The gates of packed tasks, cheap ones first."""

@@ -102,6 +102,8 @@ def pack(
     choose(backend, trust)  # or refuse at once
     source, out = read_folder(Path(folder)), Path(out)
     old = _packed_before(out, source)
+    if old is not None and old.manifest.seed != seed:
+        old = None  # its gates drew otherwise
     tasks: list[PackedTask] = []
     bundles: list[TaskBundle] = []
     with (
@@ -129,7 +131,7 @@ def pack(
         seconds=time.monotonic() - started,
     )
     if summary.written:
-        _write(source, bundles, out, trust)
+        _write(source, bundles, out, seed, trust)
     return summary
 
 
@@ -211,10 +213,10 @@ def _proof(
     only: Collection[str] = (),
 ) -> PackedProof:
     draft, seed = _draft(source, task), derive(seed, "pack", task.id)
-    any_rows = task.settings.any_rows
     return prove_packed(
-        draft, hosts, database, tools, _probes(task), seed=seed, any_rows=any_rows, only=only
-    )
+        draft, hosts, database, tools, _probes(task), seed=seed, any_rows=task.settings.any_rows,
+        allowed_writes=task.settings.allowed_writes, only=only,
+    )  # fmt: skip
 
 
 def _task_bundle(source: EnvironmentFolder, task: TaskFolder, proof: PackedProof) -> TaskBundle:
@@ -288,6 +290,8 @@ def _reused(old: Dataset | None, source: EnvironmentFolder, task: TaskFolder) ->
     failed = any(gate.status in (GateStatus.FAILED, GateStatus.NOT_RUN) for gate in evidence)
     if task.settings.any_rows and not _any_rows(evidence):
         return None
+    if task.settings.allowed_writes != allowed_writes(evidence):
+        return None
     if before != now or not whole or failed:
         return None
     return PackedProof(evidence, stored.gold, stored.probes)
@@ -312,7 +316,9 @@ def _key(
     return content_hash(parts)
 
 
-def _write(source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, trust: bool) -> None:
+def _write(
+    source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, seed: int, trust: bool
+) -> None:
     """Write the dataset beside ``out`` and put it in its place."""
     settings = source.settings
     fresh = out.with_name(f".{out.name}.packed-{uuid4().hex}")
@@ -329,7 +335,7 @@ def _write(source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, trus
         sources=settings.sources,
     )
     try:
-        with DatasetWriter(fresh, name=source.id) as writer:
+        with DatasetWriter(fresh, name=source.id, seed=seed) as writer:
             writer.add_environment(
                 EnvironmentBundle(
                     spec=spec, database=source.database, tools_source=source.tools_source
@@ -389,6 +395,7 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
             known,
             seed=seed,
             any_rows=_any_rows(stored.spec.evidence),
+            allowed_writes=allowed_writes(stored.spec.evidence),
         )
     return (*proof.evidence, _same_gold(stored, proof))
 
@@ -396,6 +403,12 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
 def _any_rows(evidence: Evidence) -> bool:
     """Whether a task was proven on other rows."""
     return any(g.gate == "reseeds" and g.status is GateStatus.PASSED for g in evidence)
+
+
+def allowed_writes(evidence: Evidence) -> tuple[str, ...]:
+    """The tools of which a task's author allowed further calls."""
+    found = [one.details.get("allowed") for one in evidence if one.gate == "unrequested"]
+    return tuple(str(name) for one in found if isinstance(one, list) for name in one)
 
 
 def _same_gold(stored: TaskBundle, proof: PackedProof) -> GateResult:

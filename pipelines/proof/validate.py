@@ -53,6 +53,10 @@ class ProofValidator(TaskValidator):
             task_id=task_id, method="checked", passed=failure(evidence) is None, evidence=evidence
         )
 
+    def group(self, task_id: str) -> str:
+        """See ``TaskValidator``: each statement is dealt out alone."""
+        return task_id if self.dataset.task_files(task_id).solution else ""
+
     def _gates(self, task_id: str) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
         if not files.solution:

@@ -35,6 +35,7 @@ from envgen.pipelines.search.roles import (
     WebLibrary,
 )
 from envgen.pipelines.search.sources import build_corpus
+from envgen.pipelines.search.spoken_of import one_model
 from envgen.pipelines.search.web.cache import WebCache
 from envgen.pipelines.search.web.engines import open_engine
 from envgen.pipelines.search.web.live import LiveWeb
@@ -154,6 +155,7 @@ def generate_written(
     ]
     summary = assemble(
         config, out, drafts, name="search", seed=config.seed, most=config.questions,
+        told={"models": _told(agents)},
         workers=workers, backend=backend, progress=progress,
     )  # fmt: skip
     return WrittenSummary(
@@ -193,6 +195,14 @@ def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> Ag
         )
     writer, verifier = make(config.writer, "writer", True), make(config.verifier, "verifier", True)
     return Agents(writer, tuple(answerers), verifier)
+
+
+def _told(agents: Agents) -> str:
+    """Which models played which roles, and which of these one model played."""
+    answerers = tuple(dict.fromkeys(policy.name for policy, _ in agents.answerers))
+    same = one_model(agents.writer.name, agents.verifier.name, answerers)
+    by = f"writer {agents.writer.name}, verifier {agents.verifier.name}, answerers {', '.join(answerers)}"
+    return f"{by}: {same}" if same else by
 
 
 def _opened(corpus: Corpus, engine: str) -> OpenCorpus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envgen.environments.search import CorpusNote
 from envgen.pipelines.search.open_questions import OpenQuestion, is_open, score_of
 from envgen.pipelines.search.questions import SearchQuestion
+from envgen.pipelines.search.spoken_of import roles
 from envgen.pipelines.search.validate import CorpusFacts, near
 from envgen.pipelines.search.wording import clue_texts
 from envgen.pipelines.search.written import WrittenQuestion, is_written
@@ -55,7 +56,12 @@ def _open(question: OpenQuestion) -> dict[str, list[str]]:
 
 
 def _written(question: WrittenQuestion) -> dict[str, list[str]]:
+    by = ", ".join(dict.fromkeys(one.by for one in question.candidates))
     return {
+        "Models": [
+            f"writer {question.writer}, verifier {question.verifier}, answerers {by}",
+            *filter(None, [roles(question)]),
+        ],
         "Clues": [f"{one.text}  {one.document}: {one.quote}" for one in question.clues],
         "Answer": [f"{question.source}: {question.source_quote}"],
         "Other answers, each contradicted": [

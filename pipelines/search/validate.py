@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import ClassVar
 
@@ -26,15 +27,10 @@ from envgen.pipelines.search.open_questions import (
     untold,
 )
 from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion
+from envgen.pipelines.search.spoken_of import agents_agree, quotes_show
 from envgen.pipelines.search.tasks import answer_of, task_of
 from envgen.pipelines.search.wording import clue_texts
-from envgen.pipelines.search.written import (
-    WrittenQuestion,
-    agents_agree,
-    is_written,
-    quotes_stand,
-    written_task,
-)
+from envgen.pipelines.search.written import WrittenQuestion, is_written, written_task
 from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.store.bundles import TaskBundle
@@ -112,6 +108,25 @@ class SearchValidator(TaskValidator):
             evidence=evidence,
         )
 
+    def how(self, results: Sequence[TaskValidation], total: int) -> list[str]:
+        """See ``TaskValidator``; with which roles one model played."""
+        told = Counter(g.reason for one in results for g in one.evidence if g.gate == "verified")
+        same = [
+            f"of {n} of them {why}" for why, n in sorted(told.items()) if why.startswith("one ")
+        ]
+        return [*super().how(results, total), *same]
+
+    def group(self, task_id: str) -> str:
+        """See ``TaskValidator``: the document or entity that a question is about."""
+        solution = self.dataset.task_files(task_id).solution
+        if not solution:
+            return ""
+        if is_open(solution):
+            return OpenQuestion.model_validate_json(solution).evidence[0]
+        if is_written(solution):
+            return WrittenQuestion.model_validate_json(solution).source
+        return SearchQuestion.model_validate_json(solution).group
+
     def _corpus(self, env_id: str) -> CorpusFacts:
         if env_id not in self._corpora:
             note = CorpusNote.model_validate(self.dataset.environment_files(env_id).blueprint)
@@ -168,8 +183,8 @@ class SearchValidator(TaskValidator):
         yield (same := stored(self.dataset, task_id, lambda: written_task(question, opened)))
         if same.status is GateStatus.FAILED:
             return
-        yield guarded("quotes", lambda: quotes_stand(question, opened))
-        yield guarded("verified", lambda: agents_agree(question))
+        yield guarded("quotes", lambda: quotes_show(question, opened))
+        yield guarded("verified", lambda: agents_agree(question, opened))
         yield guarded("leak", lambda: written_leak(question, opened.corpus.page))
         yield guarded("single_search", lambda: written_single_search(question, top_of(opened)))
         for gate in ("unique", "minimal"):

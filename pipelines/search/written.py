@@ -221,10 +221,3 @@ def found_quotes(quotes: Sequence[tuple[str, str]], opened: OpenCorpus) -> GateR
             if (wanted := _plain(quote)) == "" or wanted not in text:
                 return failed("quotes", f"{name!r} does not say {quote[:100]!r}")
     return passed("quotes", len(quotes))
-
-
-def agents_agree(question: WrittenQuestion) -> GateResult:
-    """Whether the stored verdicts are such that the question is kept."""
-    if fault := verified(question):
-        return failed("verified", fault)
-    return passed("verified", len(question.truth) * (1 + len(question.candidates)))

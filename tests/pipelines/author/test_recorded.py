@@ -56,6 +56,7 @@ def test_a_recorded_author_gives_its_page_and_its_dataset_again(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_recorded_authors_give_their_environment_in_code_again(tmp_path: Path) -> None:
     """Builder, reader, checker and solver, all gates twice: what is handed in, and what is packed of it."""
     name = "time-bank-exchange"

@@ -484,3 +484,123 @@ def test_tools_can_be_described_by_hand(folder: Path) -> None:
 def test_every_gate_of_generated_tasks_is_told_of_packed_ones_too() -> None:
     generated = {name for name, _ in prove.GATES}
     assert not generated - set(gate_names())
+
+
+SLOT_TOOLS = '''"""The tools of a donors' desk."""
+
+
+class ToolError(Exception):
+    """A failure that agents are told of."""
+
+
+def list_slots(db):
+    """List the free slots, the earliest first: slot (its id), starts (HH:MM)."""
+    found = db.execute("SELECT id, starts FROM slots WHERE donor IS NULL ORDER BY starts")
+    return [{"slot": row[0], "starts": row[1]} for row in found]
+
+
+def book(db, *, slot: str, donor: str):
+    """Book a free slot for a donor.
+
+    Args:
+        slot: id of a slot.
+        donor: id of a donor.
+    """
+    if db.execute("SELECT 1 FROM donors WHERE id = ?", (donor,)).fetchone() is None:
+        raise ToolError("unknown_donor", "there is no such donor")
+    if db.execute("UPDATE slots SET donor = ? WHERE id = ? AND donor IS NULL", (donor, slot)).rowcount == 0:
+        raise ToolError("not_free", "there is no such free slot")
+    return {"slot": slot, "donor": donor}
+'''
+SLOT_ROWS = """CREATE TABLE donors (id TEXT PRIMARY KEY, name TEXT);
+INSERT INTO donors VALUES ('d1', 'Ada'), ('d2', 'Ben'), ('d3', 'Cleo'), ('d4', 'Dan');
+CREATE TABLE slots (id TEXT PRIMARY KEY, starts TEXT, donor TEXT);
+INSERT INTO slots (id, starts) VALUES ('s3', '09:30'), ('s1', '08:00'), ('s2', '08:30'), ('s4', '10:00');
+"""
+ONE_SLOT = """import sqlite3
+
+
+def verify(answer, initial, final):
+    db = sqlite3.connect(f"file:{final}?mode=ro", uri=True)
+    (donor,) = db.execute("SELECT donor FROM slots WHERE id = 's1'").fetchone()
+    return ([] if donor == "d1" else ["booked"]) + ([] if answer["slot"] == "s1" else ["answer"])
+"""
+ALL_SLOTS = """import sqlite3
+
+
+def slots(path):
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    return dict(db.execute("SELECT id, donor FROM slots"))
+
+
+def verify(answer, initial, final):
+    wanted = {**slots(initial), "s1": "d1"}
+    return ([] if slots(final) == wanted else ["booked"]) + ([] if answer["slot"] == "s1" else ["answer"])
+"""
+SLOTS = {
+    "tools.py": SLOT_TOOLS,
+    "database.sql": SLOT_ROWS,
+    "tasks/earliest/prompt.md": "Book the earliest free slot for donor d1. Submit its id as `slot`.\n",
+    "tasks/earliest/submit.json": json.dumps(
+        {
+            "type": "object",
+            "properties": {"slot": {"type": "string"}},
+            "required": ["slot"],
+            "additionalProperties": False,
+        }
+    ),
+    "tasks/earliest/solution.py": "def solve():\n    slot = list_slots()[0]\n"
+    '    book(slot=slot["slot"], donor="d1")\n    return {"slot": slot["slot"]}\n',
+    "tasks/earliest/answers.json": '{"wrong": [{"slot": "s2"}, {"slot": "d1"}, {"slot": ""}]}',
+    "tasks/earliest/verifier.py": ONE_SLOT,
+}
+
+
+def slots_desk(folder: Path, **others: str) -> Path:
+    """An environment whose verifier looks at one slot only, but for files given by their last name."""
+    for name, text in SLOTS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(others.get(Path(name).stem, text))
+    return folder
+
+
+def test_a_verifier_that_looks_at_one_slot_is_not_proven(tmp_path: Path) -> None:
+    """An agent that books every slot, for whomever, and submits the right one must not be rewarded."""
+    (found,) = packed(slots_desk(tmp_path / "desk")).tasks
+    (failure,) = found.failures
+    assert failure.gate == "unrequested"
+    assert "after which came book(" in failure.reason
+    assert not (tmp_path / "ds").exists()
+
+
+def test_an_author_may_allow_further_writes_and_that_is_told(tmp_path: Path) -> None:
+    folder = slots_desk(tmp_path / "desk")
+    (folder / "tasks/earliest/task.json").write_text('{"allowed_writes": ["book"]}')
+    summary = packed(folder)
+    assert summary.written, summary
+    (stored,) = Dataset.open(summary.path).tasks.values()
+    gate = next(one for one in stored.evidence if one.gate == "unrequested")
+    assert gate.status is GateStatus.PASSED
+    assert gate.details["allowed"] == ["book"]
+    assert "its author allows further calls of book" in gate.reason
+    report = validate(summary.path, backend="inline", trust=True)
+    assert report.passed, report
+    assert "further calls of book are allowed, as their author states" in report.how
+    (folder / "tasks/earliest/task.json").unlink()  # a statement taken back is proven anew
+    assert [one.gate for one in packed(folder).tasks[0].failures] == ["unrequested"]
+
+
+def test_a_verifier_that_compares_every_slot_is_proven(tmp_path: Path) -> None:
+    summary = packed(slots_desk(tmp_path / "desk", verifier=ALL_SLOTS))
+    assert summary.written, summary
+    gate = next(one for one in summary.tasks[0].evidence if one.gate == "unrequested")
+    assert gate.status is GateStatus.PASSED
+    assert gate.n > 10
+
+
+@pytest.mark.parametrize("name", ["list_slots", "bok"])
+def test_only_tools_that_write_may_be_allowed(tmp_path: Path, name: str) -> None:
+    folder = slots_desk(tmp_path / "desk")
+    (folder / "tasks/earliest/task.json").write_text(json.dumps({"allowed_writes": [name]}))
+    with pytest.raises(ConfigError, match=f"'{name}' is no tool that writes"):
+        packed(folder)
