@@ -14,8 +14,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -195,11 +197,26 @@ class Shortcuts(Record):
     recipe: Real
     local_search: dict[Label, Real]
     """Share passed by the number of answers evaluated, of the best of five starts."""
+    at_bound: Real | None = None
+    exact_sum: Real | None = None
+    constant: Real | None = None
+    """Of all re-seeds, those without an answer or to be escalated as well."""
+    met_bounds: Real | None = None
+    """Share of bounds on single rows that some row meets exactly."""
 
     @property
     def best(self) -> float:
-        """The most that one of them passes, local search apart."""
-        return max(self.first_row, self.greedy, self.first_fit, self.recipe)
+        """The most that one of them passes, local search and constant claims apart."""
+        return max(
+            self.first_row, self.greedy, self.first_fit, self.recipe,
+            self.at_bound or 0.0, self.exact_sum or 0.0,
+        )  # fmt: skip
+
+    @model_serializer(mode="wrap")
+    def _stored(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omit what was not measured: datasets of before say no more than they did."""
+        stored: dict[str, object] = handler(self)
+        return {name: value for name, value in stored.items() if value is not None}
 
 
 class Difficulty(Record):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 from pydantic import Field
 
@@ -83,10 +83,20 @@ class AuditReport(Record):
                 "greedy": max((p.greedy for p in played), default=None),
                 "fit": max((p.first_fit for p in played), default=None),
                 "recipe": max((p.recipe for p in played), default=None),
+                "bound": max((p.at_bound or 0.0 for p in played), default=None),
+                "exact": max((p.exact_sum or 0.0 for p in played), default=None),
+                "constant": _mean(p.constant for p in played),
+                "met": _mean(p.met_bounds for p in played),
                 "ls200": max((p.local_search["200"] for p in played), default=None),
                 "ls1000": max((p.local_search["1000"] for p in played), default=None),
                 "seconds": _median(task.seconds for task in tasks),
             }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -70,10 +70,13 @@ class Analysis:
         problem: the problem.
         blueprint: of its page.
         explains: whether ``failed`` tells all that is missing, and not the first thing alone.
+        optimum: whether the bound at the best answer is the optimum itself, which no agent is told.
     """
 
-    def __init__(self, problem: Problem, blueprint: Blueprint, explains: bool = False) -> None:
-        self.problem, self.blueprint = problem, blueprint
+    def __init__(
+        self, problem: Problem, blueprint: Blueprint, explains: bool = False, optimum: bool = False
+    ) -> None:
+        self.problem, self.blueprint, self.optimum = problem, blueprint, optimum
         nodes = list(nodes_of(problem.clauses, problem.goal))
         ranges = [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
         nodes += [node for query in ranges for node in query.walk()]
@@ -93,6 +96,12 @@ class Analysis:
         self.explains = explains
         self.failed: Counter[str] = Counter()
         """Why rows or parameters that were tried hold no such task."""
+
+    def clock(self, name: str) -> bool:
+        """Whether an edge bounds a time of day."""
+        gets = [node for node in self.edges[name].walk() if isinstance(node, ir.Get)]
+        kinds = {self.problem.relation(get.relation).column(get.column).type for get in gets}
+        return kinds == {"minutes"}
 
     @cached_property
     def local(self) -> frozenset[str]:

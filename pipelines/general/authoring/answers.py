@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.pipelines.general.authoring.analysis import OpenTask, Params
-from envgen.pipelines.general.authoring.edges import holds_below, just_met, other_side
+from envgen.pipelines.general.authoring.edges import (
+    between,
+    bounds,
+    holds_below,
+    just_met,
+    other_side,
+)
 from envgen.pipelines.general.authoring.tight import TightBounds, alone
 from envgen.pipelines.general.semantics.evaluate import values_given
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
@@ -60,7 +66,7 @@ class AnswerTuner:
         self.far = {name: task.edges[name] for name in far}
         """Bounds on several blocks at once, in the order in which answers without the rest set them."""
         groups = list(_items(task.problem).values())
-        self.tight = TightBounds(task.analysis, self.space, groups, self._model)
+        self.tight = TightBounds(task.analysis, self.space, groups, self._model, task.rng)
 
     def params(self) -> Params | None:
         """Parameters under which each rule matters; None if none of those tried will do."""
@@ -129,6 +135,10 @@ class AnswerTuner:
         bound, step = values[len(values) * options.get("share", 0) // 100], options.get("step", 1)
         if step != 1:
             bound = (-(-bound // step) if below else bound // step) * step
+        else:
+            beyond = next((v for v in values if (v > bound if below else v < bound)), None)
+            space = None if beyond is None else between(bound, beyond, self.task.rng)
+            bound = bound if space is None else space
         params[name] = just_met(edge, name, bound)
         return True
 
@@ -256,20 +266,20 @@ class _ItemBlock:
 
     def _edges(self, params: Params, rng: Random) -> Params | None:
         """Bounds under which every rule of the block matters; None if these keys allow none."""
-        bounds = dict(params)
-        frame, found = self.task.frame(bounds), Params()
+        known = dict(params)
+        frame, found = self.task.frame(known), Params()
         bounded = {self._rule_of[name].id: name for name in self.edges}
         options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
         for name in self.edges:
             edge, rule = self.task.edges[name], self._rule_of[name]
             measure = self.task.compiler.compile(other_side(edge, name))
             right = (cell for cell, broken in options if not broken)
-            values = sorted({self._at(frame, cell, measure) for cell in right} - {None})
-            # The last bound would refuse no value that there is.
-            values = values[:-1] if holds_below(edge, name) else values[1:]
-            if not values:
+            values = {self._at(frame, cell, measure) for cell in right}
+            clock = self.task.analysis.clock(name)
+            open_ = bounds(edge, name, values, rng, clock=clock)
+            if not open_:
                 return None
-            found[name] = bounds[name] = just_met(edge, name, rng.choice(values))
+            found[name] = known[name] = rng.choice(open_)
             options = list(self._kept(frame, options, rule))
         wanted = {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
         self._missing = wanted - {broken for _, broken in options}

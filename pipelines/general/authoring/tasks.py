@@ -19,7 +19,7 @@ from envgen.core.threads import go_on
 from envgen.pipelines.general.authoring.analysis import Analysis, OpenTask, Params, one_best
 from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
-from envgen.pipelines.general.authoring.edges import other_side
+from envgen.pipelines.general.authoring.edges import bounds, other_side
 from envgen.pipelines.general.authoring.page import Domain, page_error
 from envgen.pipelines.general.authoring.page_files import is_package_page
 from envgen.pipelines.general.authoring.rows import TooFewRowsError
@@ -256,7 +256,8 @@ class Tasks:
         """
         if self._analysis is None or self._stated is not problem:
             self._stated = problem
-            self._analysis = Analysis(_bounded(problem), self.blueprint, self._explains)
+            best = isinstance(problem.goal, Optimise)
+            self._analysis = Analysis(_bounded(problem), self.blueprint, self._explains, best)
         task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, Reach):
             params = WorkflowTuner(task).params(escalated=escalated, other_than=other_than or {})
@@ -308,15 +309,18 @@ def _question_params(task: OpenTask, query: Query) -> Params | None:
 
 
 def _some_edges(task: OpenTask) -> Params:
-    """Choose for each edge the value of some row on the other side of its comparison."""
+    """Choose for each edge a bound that some rows keep and others break."""
     found: Params = {}
     for name, edge in task.edges.items():
         other = other_side(edge, name)
         assert isinstance(other, Get)
-        values = {row[other.column] for row in task.tables[other.relation].values()} - {None}
+        values = [row[other.column] for row in task.tables[other.relation].values()]
         step = task.analysis.domains[name].options.get("step", 1)
-        column = sorted({v // step * step if isinstance(v, int) else v for v in values}, key=str)
-        found[name] = task.rng.choice(column) if column else None
+        if step != 1:
+            values = [v // step if isinstance(v, int) else v for v in values]
+        column = bounds(edge, name, values, task.rng, clock=task.analysis.clock(name))
+        value = task.rng.choice(column) if column else None
+        found[name] = value * step if step != 1 and value is not None else value
     return found
 
 

@@ -1,14 +1,15 @@
-"""Bounds at the k-th best answer: find the value, check that every rule binds, and refuse easy tasks."""
+"""Bounds just beyond the k-th best answer: find them, check that every rule binds, refuse easy tasks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from random import Random
 from typing import Protocol
 
 from envgen.core import ir
 from envgen.core.ir import Scalar
-from envgen.pipelines.general.authoring.edges import holds_below, just_met, other_side
+from envgen.pipelines.general.authoring.edges import between, holds_below, just_met, other_side
 from envgen.pipelines.general.difficulty.answers import AnswerGame
 from envgen.pipelines.general.space.elimination import nth_least
 from envgen.pipelines.general.space.model import Model, OutOfStepsError, StepBudget, TooHardError
@@ -17,6 +18,8 @@ from envgen.pipelines.general.space.ranking import Ranking
 Params = dict[str, Scalar]
 _STEPS = 60_000
 """Step budget of the search for the k best answers, and for near-misses as good."""
+_MORE = 3
+"""Sums behind the k-th best that are looked at for a gap."""
 _LOOSE = 10**12
 """A bound on a sum that every answer keeps."""
 
@@ -27,6 +30,7 @@ class TightRules(Protocol):
     edges: dict[str, ir.Cmp]
     best: dict[str, int]
     explains: bool
+    optimum: bool
     failed: Counter[str]
 
     @property
@@ -43,6 +47,7 @@ class TightBounds:
         space: Model,
         groups: Sequence[Sequence[int]],
         model: Callable[[Params, Collection[str]], Model],
+        rng: Random,
     ) -> None:
         """Prepare for one task.
 
@@ -51,15 +56,17 @@ class TightBounds:
             space: its bare model, with a compiler of free parameters.
             groups: positions of the slots of each item.
             model: gives the model of all rules but those about some parameters.
+            rng: chooses a bound between two sums.
         """
         self.analysis, self.space, self.groups, self.model = analysis, space, groups, model
+        self.rng = rng
         self.ranking: Ranking | None = None
         """Of the answers by the sum set last; None where elimination set it, or nothing did."""
         self.bound, self.rule, self.name = 0, "", ""
-        """The sum of the k-th best answer (signed: less is better), the rule about it, its parameter."""
+        """The largest sum allowed (signed: less is better), the rule about it, its parameter."""
 
     def set(self, name: str, params: Params, later: Collection[str]) -> bool:
-        """Add to ``params`` the bound that the k-th best of all answers just meets; False if there is none.
+        """Add to ``params`` the bound that the k best of all answers keep; False if there is none.
 
         Args:
             name: of the bound.
@@ -81,8 +88,8 @@ class TightBounds:
         try:
             measure = (other_side(edge, name), sign)
             self.ranking = Ranking(self.space, self.groups, parts, measure, params)
-            found = self.ranking.best(k, StepBudget(_STEPS))
-            bound = found[-1].total if len(found) == k else None
+            found = [one.total for one in self.ranking.best(k + _MORE, StepBudget(_STEPS))]
+            bound = self._between(found, k)
         except (TooHardError, OutOfStepsError):
             self.ranking = None
             bound = self._eliminated(name, k, params, [o for o in later if o != name])
@@ -94,6 +101,20 @@ class TightBounds:
         params[name] = just_met(edge, name, sign * bound)
         return True
 
+    def _between(self, totals: Sequence[int], k: int) -> int | None:
+        """A bound between the k-th best of these sums, or one of the next, and the one behind it.
+
+        None if there are fewer than k. For an optimum, and where sums have no gap, it is the k-th itself.
+        """
+        if len(totals) < k:
+            return None
+        if self.analysis.optimum:
+            return totals[k - 1]
+        for kept, beyond in zip(totals[k - 1 :], totals[k:], strict=False):
+            if kept + 1 < beyond:
+                return int(between(kept, beyond, self.rng))
+        return totals[k - 1]
+
     def _eliminated(self, name: str, k: int, params: Params, later: list[str]) -> int | None:
         """The signed sum of the k-th best answer, by variable elimination."""
         edge = self.analysis.edges[name]
@@ -102,10 +123,14 @@ class TightBounds:
         # What the terms leave out of the sum is known from the bound that they got.
         rest = _LOOSE - next((linear.bound for linear in model.linears), 0)
         try:
-            least = nth_least(model, k)
+            totals: list[int] = []
+            while (least := nth_least(model, k + len(totals))) is not None:
+                totals.append(least + rest)
+                if len(totals) > _MORE or totals[-1] - totals[0] > len(totals) - 1:
+                    break
         except TooHardError:
             raise OutOfStepsError from None
-        return None if least is None else least + rest
+        return self._between(totals, 1)
 
     def binds(self) -> bool:
         """Whether each rule is broken alone by some answer within the bound, and the bound by another."""

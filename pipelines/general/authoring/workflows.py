@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.pipelines.general.authoring.analysis import OpenTask, Params, Wish, one_best
-from envgen.pipelines.general.authoring.edges import just_met, other_side
+from envgen.pipelines.general.authoring.edges import bounds, nearest, other_side
 from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import (
@@ -224,19 +224,20 @@ class WorkflowTuner:
             choices = [
                 {**one, name: value}
                 for one in choices
-                for value in self._met(wish, name, rows, {**params, **one})
+                for value in self._bounds(wish, name, rows, {**params, **one})
             ]
         columns = [self._column(wish, parts, rows, params, one) for one in choices]
         self.task.rng.shuffle(columns)
         return columns
 
-    def _met(self, wish: Wish, name: str, rows: list[str], params: Params) -> list[int]:
-        """The bounds that some row just meets."""
+    def _bounds(self, wish: Wish, name: str, rows: list[str], params: Params) -> list[Any]:
+        """Bounds that some rows keep and others break."""
         edge = self.task.edges[name]
         least = self.task.analysis.domains[name].options.get("least")
-        values = set(self._measured(wish, name, rows, params)) - {None}
-        met = [value for value in sorted(values) if least is None or value >= least]
-        return [just_met(edge, name, value) for value in met]
+        clock = self.task.analysis.clock(name)
+        values = self._measured(wish, name, rows, params)
+        found = bounds(edge, name, values, self.task.rng, clock=clock)
+        return [value for value in found if least is None or value >= least]
 
     def _measured(self, wish: Wish, name: str, rows: list[str], params: Params) -> list[Any]:
         """What an edge bounds, of each row; it does not read the edge itself."""
@@ -272,12 +273,14 @@ class WorkflowTuner:
         return _Column(own, false, unknown, self._at_edge(wish, rows, {**params, **own}, own))
 
     def _at_edge(self, wish: Wish, rows: list[str], params: Params, own: Params) -> int:
-        """The rows that just meet a bound of ``own``; all if it has none."""
+        """The rows that keep a bound of ``own`` by least; all if it has none."""
         edges = {name: self.task.edges[name] for name in own if name in self.task.edges}
         mask = 0 if edges else (1 << len(rows)) - 1
         for name, edge in edges.items():
-            for at, value in enumerate(self._measured(wish, name, rows, params)):
-                if value is not None and just_met(edge, name, value) == own[name]:
+            values = self._measured(wish, name, rows, params)
+            least = nearest(edge, name, own[name], values)
+            for at, value in enumerate(values):
+                if value is not None and value == least:
                     mask |= 1 << at
         return mask
 
@@ -379,7 +382,7 @@ class _Column(NamedTuple):
     false: int
     unknown: int
     met: int
-    """Rows that just meet the bound; all where there is none."""
+    """Rows that keep the bound by least; all where there is none."""
 
 
 def _granted(columns: Sequence[_Column], every: int) -> int:
@@ -390,7 +393,7 @@ def _granted(columns: Sequence[_Column], every: int) -> int:
 
 
 def _fits(wish: Wish, size: int, columns: Sequence[_Column], writable: int, joint: int = 0) -> bool:
-    """Whether enough rows are granted, each bound is just met by one, and each rule alone forbids one.
+    """Whether enough rows are granted, each bound is kept by least by one, and each rule alone forbids one.
 
     An unknown value forbids a row, too, but no call can show it. So many ``joint`` rules are still to
     come, and forbid one row each at least.

@@ -9,6 +9,8 @@ what an agent gets that looks everything up and then thinks no further than this
 * ``first_fit``: slots in order; the first value that keeps every rule about what is filled so far.
 * ``recipe``: one way of choosing for each kind of slot ("the first with a rating of 32 or more"), fitted on
   other re-seeds; it reads no rule.
+* ``at_bound``: what keeps some bound by least (the row at the bound, each slot's value at its bound).
+* ``exact_sum``: rows or values that add up to the bound of a sum exactly; the rest as ``first_fit`` does it.
 * ``local_search``: random changes that break no more than before; up to 1,000 answers, the best of 5 starts.
 
 Of a question with one answer, ``first_row`` is the first row, ``greedy`` the answer without conditions,
@@ -18,5 +20,7 @@ the policy says, and ``first_fit`` goes row by row in listing order: it knows ev
 adds up rows of the tables that calls change, and makes no call that breaks the policy at that time.
 
 A player that can check its answer would claim that there is none where it fails, and so pass a task's
-infeasible twin. That is why the twins are not played: the feasible task decides for both.
+infeasible twin. That is why the twins are not played: the feasible task decides for both. What claims alone
+achieve (``constant``: that nothing will do, that somebody else must decide) is counted over all re-seeds, and
+is shown, not bounded.
 """

@@ -36,6 +36,7 @@ class RulePart(NamedTuple):
 
     scope: tuple[int, ...]
     run: Closure
+    expr: Node
 
 
 class AnswerGame:
@@ -50,7 +51,7 @@ class AnswerGame:
         rules = [truth(clause) for clause in problem.clauses]
         goal = goal_truth(problem, self.compiler)
         self.parts = [
-            RulePart(self.model.scope_of(part), self.compiler.compile(part))
+            RulePart(self.model.scope_of(part), self.compiler.compile(part), part)
             for expr in (*rules, *([] if goal is None else [goal]))
             for part in pairwise(expr)
         ]
@@ -148,7 +149,7 @@ class AnswerGame:
 
     def first_fit(self) -> Values | None:
         """Fill slots in order, each with the first value that fits; None where none does."""
-        if (question := self._question()) is not None:
+        if (question := self.question) is not None:
             return [self._first_that_meets(question)]
         values: Values = [None] * self.size
         for i in range(self.size):
@@ -159,7 +160,7 @@ class AnswerGame:
 
     def greedy(self) -> Values | None:
         """Fill the slot with the fewest fitting values next, with the cheapest of them."""
-        if (question := self._question()) is not None:
+        if (question := self.question) is not None:
             plain = question.model_copy(update={"where": TRUE})
             return [self.compiler.compile(plain)(self.compiler.frame())]
         values: Values = [None] * self.size
@@ -182,7 +183,9 @@ class AnswerGame:
             best = best if found is None else found
         return best
 
-    def _question(self) -> ir.Query | None:
+    @property
+    def question(self) -> ir.Query | None:
+        """What is asked, where one value of the rows is."""
         goal = self.problem.goal
         return goal.query if isinstance(goal, ir.Equals) and not self.problem.clauses else None
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from envgen.core.ir import Problem, Reach
 from envgen.core.seeding import rng
 from envgen.core.types import GoldRun, Shortcuts
 from envgen.pipelines.general.difficulty.answers import AnswerGame
+from envgen.pipelines.general.difficulty.bounds import (
+    answer_at_bounds,
+    answer_that_adds_up,
+    met_bounds,
+    rows_at_bounds,
+    rows_that_add_up,
+)
 from envgen.pipelines.general.difficulty.facts import branch_depth, facts, fewest_calls
 from envgen.pipelines.general.difficulty.figures import Measures
 from envgen.pipelines.general.difficulty.plan_recipes import fitted_plan
@@ -64,7 +72,8 @@ def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
         seed: seeds local search.
         n: re-seeds to play.
     """
-    games = list(_games(reseed, n + FITTED))
+    claims = Claims()
+    games = list(_games(reseed, n + FITTED, claims))
     if len(games) < n + FITTED:
         return None
     known, played = games[:FITTED], games[FITTED:]
@@ -79,6 +88,10 @@ def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
         greedy=_share(game.passes(game.greedy()) for game in played),
         first_fit=_share(game.passes(game.first_fit()) for game in played),
         recipe=_share(game.passes(recipe(game)) for game in played),
+        at_bound=_share(game.passes(_at_bounds(game)) for game in played),
+        exact_sum=_share(game.passes(_adding_up(game)) for game in played),
+        constant=claims.best,
+        met_bounds=_share(met) if (met := [one for g in played for one in met_bounds(g)]) else None,
         local_search={
             str(most): _share(found is not None and found <= most for found in steps)
             for most in CURVE
@@ -86,7 +99,31 @@ def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
     )
 
 
-def _games(reseed: Reseed, n: int) -> Iterator[Game]:
+@dataclass
+class Claims:
+    """What players achieve that submit the same claim whatever they see, over all re-seeds."""
+
+    reseeds: int = 0
+    infeasible: int = 0
+    escalated: int = 0
+
+    @property
+    def best(self) -> float:
+        """The share that the better one passes: that nothing will do, or that somebody else must decide."""
+        return max(self.infeasible, self.escalated) / max(1, self.reseeds)
+
+
+def _at_bounds(game: Game) -> Any:
+    return rows_at_bounds(game) if isinstance(game, WorkflowGame) else answer_at_bounds(game)
+
+
+def _adding_up(game: Game) -> Any:
+    if isinstance(game, WorkflowGame):
+        return rows_that_add_up(game)
+    return answer_that_adds_up(game)
+
+
+def _games(reseed: Reseed, n: int, claims: Claims) -> Iterator[Game]:
     """The first ``n`` re-seeds to play; those with an answer, or in which nothing must be escalated."""
     found = 0
     for seed in range(2 * n):
@@ -94,11 +131,14 @@ def _games(reseed: Reseed, n: int) -> Iterator[Game]:
         if reseeded is None:
             continue
         problem, tables = reseeded
+        claims.reseeds += 1
         if problem.feasible is False:
+            claims.infeasible += 1
             continue
         writes = isinstance(problem.goal, Reach)
         game: Game = WorkflowGame(problem, tables) if writes else AnswerGame(problem, tables)
         if isinstance(game, WorkflowGame) and game.due:
+            claims.escalated += 1
             continue
         yield game
         found += 1
@@ -106,6 +146,6 @@ def _games(reseed: Reseed, n: int) -> Iterator[Game]:
             return
 
 
-def _share(passed: Iterator[bool]) -> float:
+def _share(passed: Iterable[bool]) -> float:
     verdicts = list(passed)
     return sum(verdicts) / len(verdicts)

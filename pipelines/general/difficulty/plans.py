@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, product
 from random import Random
@@ -46,6 +46,14 @@ class _Wish(NamedTuple):
         granted = self.holds(frame) is True
         frame.vars = {}
         return granted
+
+
+class AskedRows(NamedTuple):
+    """The rows that an effect would change if there were no policy."""
+
+    effect: str
+    over: ir.Query
+    rows: tuple[str, ...]
 
 
 class WorkflowGame:
@@ -99,6 +107,24 @@ class WorkflowGame:
         """Do what is asked for to the rows of each effect that are ``kept``, whatever the policy says."""
         policy = {part for clause in self.policy for part in _conditions(clause)}
         return self._done(lambda part: part in policy, (), kept)
+
+    def only(self, chosen: Mapping[str, Collection[str]]) -> list[Call]:
+        """Do what is asked for to these rows of some effects, and to all rows of the others."""
+
+        def kept(effect: ir.Clause, row: Row, relation: str) -> bool:
+            key = self.problem.relation(relation).key
+            return effect.id not in chosen or row[key] in chosen[effect.id]
+
+        return self.filtered(kept)
+
+    def asked_rows(self) -> Iterator[AskedRows]:
+        """The rows of each effect, whatever the policy says."""
+        policy = {part for clause in self.policy for part in _conditions(clause)}
+        for effect in self.goal.effects:
+            over = effect.expr.over if isinstance(effect.expr, ir.All) else None
+            if isinstance(over, ir.Query) and not reads_final(over):
+                rows = self._rows_of(over, lambda part: part in policy)
+                yield AskedRows(effect.id, over, tuple(rows))
 
     def local_search(self, rng: Random, steps: int) -> int | None:
         """Evaluated states until one is right, the fewest of some starts; None if more than ``steps``."""
@@ -172,15 +198,18 @@ class WorkflowGame:
         if not isinstance(expr, ir.All) or not isinstance(over, ir.Query) or reads_final(over):
             yield _Wish(self._written(expr), self.compiler.compile(expr), {}, self._numbers(expr))
             return
-        parts = [part for part in conjuncts(over.where) if not unknown(part)]
-        known = over.model_copy(
-            update={"where": ir.And(items=tuple(parts)), "order": (), "limit": None}
-        )
         body, numbers = self.compiler.compile(expr.body), self._numbers(expr.body)
         rows = self.tables.get(over.relation, {})
-        for key in elements(known, self.compiler)(self.compiler.frame()):
+        for key in self._rows_of(over, unknown):
             if key in rows and kept(effect, rows[key], over.relation):
                 yield _Wish((over.relation, key), body, {expr.var: key}, numbers)
+
+    def _rows_of(self, over: ir.Query, unknown: Callable[[Node], bool]) -> Iterable[Any]:
+        """The rows that a query gives without the conditions that the player doesn't know."""
+        parts = tuple(part for part in conjuncts(over.where) if not unknown(part))
+        known = over.model_copy(update={"where": ir.And(items=parts), "order": (), "limit": None})
+        rows: Iterable[Any] = elements(known, self.compiler)(self.compiler.frame())
+        return rows
 
     def _written(self, expr: Node) -> RowId | None:
         """The row of which an effect reads a new value, if it names it."""

@@ -275,7 +275,10 @@ def test_bounds_are_set_in_page_order_but_the_best_one_last() -> None:
     text = text.replace("TERMS", TERMS["product"]).replace("LESS_HOURS", ">=").replace("LESS", "<=")
     drawn = Tasks(read_page(text)).first(rng(5, "kilns"))
     assert drawn is not None
-    assert sorted(sums(*drawn))[2] == drawn.problem.params["total"]
+    total, every = drawn.problem.params["total"], sorted(sums(*drawn))
+    assert isinstance(total, int)
+    assert every[2] <= total < next(one for one in every if one > total)
+    assert sum(one <= total for one in every) <= 6
 
 
 def test_no_shortcut_solves_a_task_with_such_a_bound() -> None:
