@@ -28,7 +28,7 @@ from envgen.store.corpus import (
 )
 
 DATA = Path(__file__).parent / "data"
-PACKAGE_CORPUS = "87bfc5f434903cfc6b96d2247018a96c74084cbdd6a097cbc160d34ec247a841"
+PACKAGE_CORPUS = "c4f37a091c165fe046b5d341c3edcef30722f65df872b737cdea6c91801198b6"
 """Hash of the corpus in the package."""
 
 

@@ -17,12 +17,18 @@ from typing import NamedTuple
 from envgen.store.corpus import CorpusDocument
 
 _LABEL = re.compile(r"([^\W\d_][^:]{0,60}?):")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[^\Wa-z])|(?<=[\u3002\uff01\uff1f\uff1b])")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?;])(?<!\W[A-Z]\.)\s+(?=[^\Wa-z])|(?<=[\u3002\uff01\uff1f\uff1b])"
+)
 _SHARE = 0.02
 """A label or words before a value are a cue of its attribute if that share of its facts have them."""
+_LISTED = re.compile(r"(?:, | and | or )+([A-Z]\w+)")
+"""What goes on with a list of names."""
 _NEARLY_ALL = 0.7
 _FOUND = 0.5
 """Where cues find a smaller share of an attribute's own facts, texts are read whole for it."""
+_PREFIXES = "".join(f"(?<!{one}-)" for one in ("semi", "non", "anti", "pre", "post", "half"))
+"""With these before it, a name is another."""
 _NEVER = re.compile(r"(?!)")
 _BLANK = "\0"
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
@@ -246,8 +252,12 @@ class Statements:
             yield from (text.row for text in self._texts if self._names(attribute, text, found))
 
     def others(self, attribute: str, row: int) -> list[str]:
-        """Values that the attribute has elsewhere and a text states beside its facts."""
+        """Values that a text states beside its facts: the attribute has them elsewhere, or a list goes on."""
         text = self._texts[row]
+        for fact in self._documents[row].facts:
+            more = _LISTED.match(text.text, fact.end) if fact.attribute == attribute else None
+            if more and not _overlaps(more.span(1), text.facts):
+                return [more[1]]
         own = {fact.value for fact in self._documents[row].facts if fact.attribute == attribute}
         return [
             value
@@ -264,7 +274,7 @@ class Statements:
             any_name = f"(?:{'|'.join(patterns)})"
             # where no space parts words, a name is one only behind the sign that stands before such names
             sign = f"(?<={self._cues[attribute].sign})"
-            word = rf"(?<![\w-]){any_name}(?![\w-])" if any_name.isascii() else sign + any_name
+            word = rf"(?<!\w){_PREFIXES}{any_name}(?!\w)" if any_name.isascii() else sign + any_name
             behind = self._cues[attribute].behind
             ends = f"(?={behind})" if behind else ""
             self._last = key, re.compile(any_name), re.compile(word + ends)

@@ -174,7 +174,7 @@ def _geography(lines: Lines, row: Row, words: Row, refs: Mapping[str, str]) -> N
     lines.add("Terrain", of("Terrain"))
     top = of("Elevation", "highest point")
     peak = (
-        r"^((?!unnamed|sea level|[^;]*(?:alternatively|aka))[^\d();]+?)(?: \([^()]*\))?"
+        r"^((?!unnamed|sea level|[^;]*(?:alternatively|aka))[^\d();]+?),?(?: \([^()]*\))?"
         r" [\d,]+(?: m)?(?: \([^()]*\))?$"
     )
     height = r"^(?!.*eruption|Baker)(?:\([^()]*\)|[^;()])*? ([\d,]+)(?: m)?(?: \([^()]*\))?(?:$|;)"
