@@ -259,9 +259,11 @@ class Statements:
             if more and not _overlaps(more.span(1), text.facts):
                 return [more[1]]
         own = {fact.value for fact in self._documents[row].facts if fact.attribute == attribute}
+        begun = {*re.findall(r"\w+", text.folded), *text.folded}
+        known = self._values[attribute]
         return [
             value
-            for value in sorted(self._values[attribute] - own)
+            for value in sorted(one for key in begun & known.keys() for one in known[key] - own)
             if self._names(attribute, text, [saying(value).pattern], inside=False)
         ]
 
@@ -328,12 +330,16 @@ class Statements:
         return texts
 
     @cached_property
-    def _values(self) -> defaultdict[str, set[str]]:
-        values: defaultdict[str, set[str]] = defaultdict(set)
+    def _values(self) -> defaultdict[str, dict[str, set[str]]]:
+        """Attribute -> what values begin with, a word or a Chinese sign -> values: there may be many."""
+        values: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
         for document in self._documents:
             for fact in document.facts:
-                if isinstance(fact.value, str):
-                    values[fact.attribute].add(fact.value)
+                if isinstance(fact.value, str) and (
+                    word := re.search(r"\w+", fact.value.casefold())
+                ):
+                    key = word[0] if word[0].isascii() else word[0][0]
+                    values[fact.attribute].setdefault(key, set()).add(fact.value)
         return values
 
     @cached_property
