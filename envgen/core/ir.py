@@ -527,6 +527,14 @@ class Clause(Record, defer_build=True):
     source: Literal["prompt", "policy"] = "prompt"
     text_key: Label
     fields: dict[Label, Json] = Field(default_factory=dict)
+    gives_way: Word | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The parameter that bounds a sum in it, where the rule gives way if no answer keeps all: all others are
+    then kept, and it is missed by as little as can be. What is judged is the bound ``NEAREST``."""
+
+
+NEAREST = "nearest"
+"""The parameter in whose stead a rule that gives way states its own: the same where some answer keeps all
+rules, else the best that any reaches. It is found for the rows; no prompt states it, no solution knows it."""
 
 
 class Satisfy(Record, defer_build=True):
@@ -615,9 +623,17 @@ class Problem(Record, defer_build=True):
     """Fill the lexicon's opening and layout sentences."""
     traits: tuple[Word, ...] = ()
     """What no sentence states but the tools or rows depend on, such as "facts need a call a row"."""
-    feasible: bool | None = Field(default=None, exclude_if=lambda known: known is None)
-    """Whether some answer keeps all rules, where the answer may be the claim that none does; else None.
-    Like a bound it is found for the rows, but only the verifier knows it: no text, schema or tool."""
+
+    @property
+    def giving_way(self) -> Clause | None:
+        """The rule that gives way where no answer keeps all; None if none does."""
+        return next((clause for clause in self.clauses if clause.gives_way), None)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some answer keeps all rules: false where one has to give way."""
+        rule = self.giving_way
+        return rule is None or self.params.get(NEAREST) == self.params.get(str(rule.gives_way))
 
     def relation(self, name: str) -> Relation:
         """The relation ``name``; KeyError if there is none."""

@@ -200,7 +200,7 @@ class Shortcuts(Record):
     at_bound: Real | None = None
     exact_sum: Real | None = None
     constant: Real | None = None
-    """Of all re-seeds, those without an answer or to be escalated as well."""
+    """Of all re-seeds, those to be escalated as well."""
     met_bounds: Real | None = None
     """Share of bounds on single rows that some row meets exactly."""
 

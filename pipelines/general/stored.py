@@ -338,7 +338,7 @@ def variant_texts(dataset: Dataset, task_id: str) -> GateResult:
     if draft is None or parent is None or draft.problem is None or parent.problem is None:
         return not_applicable("stored", "its parent has no constraint IR to render it from")
     faults = list(differing_texts(draft))
-    bound: dict[str, object] = {"params": {}, "feasible": None, "id": ""}
+    bound: dict[str, object] = {"params": {}, "id": ""}
     if draft.problem.model_copy(update=bound) != parent.problem.model_copy(update=bound):
         faults.append("its constraint IR is not its parent's")
     reason = f"stored otherwise than derived: {'; '.join(faults[:6])}"

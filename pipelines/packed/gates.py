@@ -90,7 +90,6 @@ NEEDS_IR = {
     "certified": "no constraint IR to count with",
     "alternatives": "no constraint IR to solve",
     "near_misses": "no constraint IR; the author's wrong answers are tried instead (probes)",
-    "infeasible": "no constraint IR to tell whether there is an answer",
     "binding": "no constraint IR",
     "collateral": "no constraint IR to tell what may change",
     "shortcuts": "nobody can draw new rows for it",

@@ -69,7 +69,13 @@ def clause_holds(clause: ir.Clause, scope: Scope) -> bool:
             return True
         if guard is not True:
             return False
-    return interpret(clause.expr, scope) is True
+    expr = clause.expr
+    if clause.gives_way:  # held to the nearest there is
+        assert isinstance(expr, ir.Cmp)
+        sides = {"left": expr.left, "right": expr.right}
+        own, nearest = ir.Param(name=clause.gives_way), ir.Param(name="nearest")
+        expr = ir.Cmp(fn=expr.fn, **{k: nearest if v == own else v for k, v in sides.items()})
+    return interpret(expr, scope) is True
 
 
 _EVAL: Dispatch[Callable[[Any, Scope], Value]] = Dispatch("evaluate")

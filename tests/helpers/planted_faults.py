@@ -151,7 +151,7 @@ BLIND = (
           "db.execute(\"UPDATE orders SET status = 'lost' WHERE id = (SELECT max(id) FROM orders)\")\n"
           '    return {"ok": True}'),
     Fault("a write that tells more", "orders", "tools.py", _OK, 'return {"ok": True, "left": 1}'),
-    Fault("nobody is on hold", "orders", "tools.py", r'"on_hold": truth\(row\[\d\]\)', '"on_hold": False'),
+    Fault("nobody has a tier", "orders", "tools.py", r'"tier": row\[\d\]', '"tier": "basic"'),
     Fault("a cent less refunded", "orders", "tools.py",
           r"SET refund = :refund_1", "SET refund = :refund_1 - 1"),
     Fault("bookings by time", "meetings", "tools.py",
@@ -204,8 +204,8 @@ BLIND = (
           r'("gate": "mutants",\s+"inherited_from": null,\s+"n": )\d+', r"\g<1>9999"),
     Fault("somebody else is busy", "meetings", "database.sqlite",
           "UPDATE busy SET start_min = start_min - 30 WHERE id = (SELECT min(id) FROM busy)"),
-    Fault("a customer on hold", "orders", "database.sqlite",
-          "UPDATE customers SET on_hold = 1 WHERE id = (SELECT max(id) FROM customers WHERE on_hold = 0)"),
+    Fault("a customer with more credit", "orders", "database.sqlite",
+          "UPDATE customers SET credit = credit + 5 WHERE id = (SELECT max(id) FROM customers)"),
 )  # fmt: skip
 
 SHOWN = "shown"

@@ -163,9 +163,10 @@ class Analysis:
         effects = goal.effects if isinstance(goal, ir.Reach) else ()
         tables = written(self.problem.access)
         values = [n for e in effects for n in e.expr.walk() if isinstance(n, ir.Cmp)]
-        return any(
-            is_joint(clause.expr, tables) for clause in (*self.problem.clauses, *effects)
-        ) or any(reads_final(value.left) and reads_final(value.right) for value in values)
+        rules = [c for c in (*self.problem.clauses, *effects) if not slots_of(c.expr)]
+        return any(is_joint(rule.expr, tables) for rule in rules) or any(
+            reads_final(value.left) and reads_final(value.right) for value in values
+        )
 
     @cached_property
     def choices(self) -> tuple[tuple[ir.Query, tuple[ir.Query, ...]], ...]:

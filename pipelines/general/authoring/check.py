@@ -13,7 +13,7 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Problem
+from envgen.core.ir import NEAREST, Problem
 from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.analysis import Analysis
 from envgen.pipelines.general.authoring.check_ways import check_sentences, check_ways
@@ -181,8 +181,8 @@ def _check_param(blueprint: Blueprint, name: str) -> None:
     """Its values come from what there is, or from parameters before it."""
     domain, params = blueprint.domain, list(blueprint.params)
     before, own = params[: params.index(name)], blueprint.params[name]
-    if name == "feasible":
-        raise ConfigError("verifiers call by that name whether there is an answer", "rename it")
+    if name == NEAREST:
+        raise ConfigError("verifiers call so the bound of a rule that gives way", "rename it")
     if own.kind == "draw":
         known = {*domain.constants, *domain.lists, *domain.tables, *before}
         _check_draw(blueprint, "", "its draw", own.text, known)
@@ -234,9 +234,9 @@ def _check_twins(blueprint: Blueprint, scene: Scene) -> None:
     if any(phrases[key].kind != "clause" for key in scene.asks):
         hint = "leave twins out: a question has its answer, and a workflow can escalate"
         raise ConfigError("it asks for more than rules, so it has no twins", hint)
-    if all(param.kind != "edge" for param in blueprint.params.values()):
-        hint = "give a parameter of one of its rules the domain 'edge', or leave twins out"
-        raise ConfigError("it has no twins: no rule has a bound that could be moved", hint)
+    if all("best" not in param.options for param in blueprint.params.values()):
+        hint = "bound a sum of one of its rules by a parameter 'edge(best=K)', or leave twins out"
+        raise ConfigError("it has no twins: no rule bounds a sum at the k-th best", hint)
 
 
 def _check_opening(blueprint: Blueprint, structure: Structure, analysis: Analysis) -> None:

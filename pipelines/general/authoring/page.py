@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _WORD = r"^[a-z][a-z0-9_]{0,31}$"
 RESERVED = frozenset(
     """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
-    solve verify submit_result sqlite3 json datetime param scene n k self tools infeasible
-    is_claim""".split()
+    solve verify submit_result sqlite3 json datetime param scene n k self tools""".split()
 )
 """Names that generated programs, or the texts of a page, use for themselves."""
 
@@ -118,7 +117,7 @@ Reference = Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{
 SlotPattern = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
-Frame = Literal["rules", "effects", "notes", "write rule", "tie-break", "submit", "claim"]
+Frame = Literal["rules", "effects", "notes", "write rule", "tie-break", "submit", "way"]
 """A sentence that is the same in all domains (``words/frames.py``)."""
 Level = Annotated[int, Field(ge=1, le=10)]
 
@@ -280,7 +279,7 @@ class Scene(Record):
     calls: Code = "2 * effects"
     """The most write calls of a random walk through a workflow."""
     twins: bool = False
-    """Whether some tasks have no answer: the answer of all of them may be the claim that there is none."""
+    """Whether a bound on a sum at the k-th best gives way if no answer keeps all rules, as in some tasks."""
     answer: Code | None = None
     """A condition on the ``answer`` of a question that makes it fair."""
 

@@ -36,7 +36,7 @@ from envgen.pipelines.general.authoring.structure import (
     unvaried,
 )
 from envgen.pipelines.general.authoring.write_set import effect_cells
-from envgen.pipelines.general.semantics.rewrite import params_of, truth
+from envgen.pipelines.general.semantics.rewrite import slots_of, summands
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.frames import FRAMES
 from envgen.pipelines.general.words.lexicon import (
@@ -92,8 +92,7 @@ class Blueprint(Structures):
             shape=shapes.get(type(asked.goal), other),
             relations=self.tables_of(structure),
             access=self.access_of(structure),
-            **{name: part for name, part in vars(asked).items() if name != "twins"},
-            feasible=True if asked.twins else None,
+            **vars(asked),
             lexicon=lexicon.id,
             traits=tuple(sorted(structure.traits)),
         )
@@ -198,7 +197,7 @@ class Blueprint(Structures):
             openings=dict(self.openings()),
             frame=self._frame,
             reach=self._reach,
-            twins=self._twins,
+            gives_way=self._gives_way,
             phrases=phrases,
             words=Words(nouns=domain.nouns, slots=domain.slots),
             units=domain.units,
@@ -283,11 +282,32 @@ class Blueprint(Structures):
             max_calls=constant(scene.calls, self.names({**fields, **calls})),
         )
 
-    def _twins(self, fields: Fields, clauses: tuple[Clause, ...]) -> bool:
-        """Whether the answer may be the claim that there is none: a bound can be moved past all answers."""
-        read = {name for clause in clauses for name in params_of(truth(clause))}
-        bounded = any(self.params[self.stem(name)].kind == "edge" for name in read)
-        return bounded and self.domain.scenes[opening_of(fields)[0]].twins
+    def _gives_way(self, fields: Fields, clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
+        """The clauses; in a scene with ``twins`` the bound on a sum that is set last gives way, if any.
+
+        It stands last of the prompt's, and what is summed up can be searched for its least.
+        """
+        if not self.domain.scenes[opening_of(fields)[0]].twins:
+            return clauses
+        order = list(self.params)
+        found = [(order.index(self.stem(name)), c, name) for c in clauses if (name := self._sum(c))]
+        if not found:
+            return clauses
+        _, rule, name = max(found, key=lambda one: one[0])
+        rest = [clause for clause in clauses if clause is not rule]
+        at = sum(clause.source == "prompt" for clause in rest)
+        return (*rest[:at], rule.model_copy(update={"gives_way": name}), *rest[at:])
+
+    def _sum(self, clause: Clause) -> str:
+        """The parameter at the k-th best sum that a clause bounds; "" where it bounds no such sum."""
+        expr = clause.expr
+        if not isinstance(expr, ir.Cmp) or clause.guard or clause.source != "prompt":
+            return ""
+        for own, measure in ((expr.left, expr.right), (expr.right, expr.left)):
+            if isinstance(own, ir.Param) and "best" in self.params[self.stem(own.name)].options:
+                if all(len(slots_of(part)) <= 2 for _, part in summands(measure, 1)):
+                    return own.name
+        return ""
 
     def _frame(self, fields: Fields) -> AnswerForm:
         """Slots and layout of a request, from the fields of its prompt."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Equals, Get, Optimise, Problem, Query, Reach, Satisfy
+from envgen.core.ir import NEAREST, Equals, Get, Optimise, Problem, Query, Reach, Satisfy
 from envgen.core.seeding import rng
 from envgen.core.threads import go_on
 from envgen.pipelines.general.authoring.analysis import Analysis, OpenTask, Params, one_best
@@ -25,10 +25,9 @@ from envgen.pipelines.general.authoring.page_files import is_package_page
 from envgen.pipelines.general.authoring.rows import TooFewRowsError
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import Operator, Structure
-from envgen.pipelines.general.authoring.twins import TwinMaker
 from envgen.pipelines.general.authoring.workflows import WorkflowTuner
 from envgen.pipelines.general.semantics.identity import identity
-from envgen.pipelines.general.semantics.rewrite import best_rule, params_of
+from envgen.pipelines.general.semantics.rewrite import best_rule, params_of, strict
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import register
 
@@ -45,9 +44,9 @@ _WITH_SIBLING = 150
 _ESCALATED_SHARE = 0.15
 """Share of requests that must be escalated, of those that a workflow may make."""
 _INFEASIBLE_SHARE = 0.15
-"""Share of tasks without an answer, where the answer may be the claim that there is none."""
+"""Share of tasks in which no answer keeps all rules, where one of them gives way."""
 _TWIN_DRAWS = 60
-"""Rows drawn for a task without an answer before one with answers is made instead."""
+"""Rows drawn for such a task before one with answers is made instead."""
 
 
 class Hardened(NamedTuple):
@@ -85,13 +84,13 @@ class Tasks:
 
     def first(self, rng: Random) -> Hardened | None:
         """A task of level 1; None if no rows drawn hold one."""
-        return self._over_rows(self.blueprint.begin(self.domain.start, rng), rng)
+        return self._over_rows(self.blueprint.begin(self.domain.start, rng), rng, rng.random())
 
     def harder(self, operator: Operator, problem: Problem, rng: Random) -> Hardened | None:
         """The task one level up by an operator of ``blueprint.operators``; None where it doesn't apply."""
-        before = self.blueprint.structure_of(problem)
+        before, chance = self.blueprint.structure_of(problem), rng.random()
         for structure in self._structures(before, operator, rng):
-            found = self._over_rows(structure, rng)
+            found = self._over_rows(structure, rng, chance)
             if found is not None:
                 return found
         return None
@@ -110,8 +109,7 @@ class Tasks:
         """``problem`` in other words; the policy's stay unless ``policy``."""
         structure = self.blueprint.structure_of(problem)
         worded = self.blueprint.worded(structure, rng, policy=policy)
-        found = self.blueprint.problem(worded, problem.params)
-        return found.model_copy(update={"feasible": problem.feasible})
+        return self.blueprint.problem(worded, problem.params)
 
     def reseeded(self, problem: Problem, rng: Random) -> Hardened | None:
         """``problem`` over new rows of the same sizes and distributions, its parameters re-tuned."""
@@ -170,10 +168,13 @@ class Tasks:
         """What kept the rows drawn last, and their parameters, from holding a task."""
         return self._analysis.failed if self._analysis else Counter()
 
-    def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
-        """A task over new rows; a workflow's must be escalated in a fixed share of cases."""
+    def _over_rows(self, structure: Structure, rng: Random, chance: float) -> Hardened | None:
+        """A task over new rows; a workflow's must be escalated in a fixed share of cases.
+
+        Chance decides once for all structures that are tried: what must be escalated is found more easily.
+        """
         problem = self.blueprint.problem(structure)
-        if escalates(problem, rng):
+        if may_escalate(problem) and chance < _ESCALATED_SHARE:
             found = next(self._draws(structure, problem, rng, escalated=True), None)
             if found is not None:
                 return found
@@ -217,16 +218,20 @@ class Tasks:
 
     def _feasible(self, problem: Problem, rng: Random) -> bool:
         """Whether the next task of a problem shall have an answer."""
-        return problem.feasible is None or rng.random() >= _INFEASIBLE_SHARE
+        return problem.giving_way is None or rng.random() >= _INFEASIBLE_SHARE
 
     def sibling(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
         """Another question about the same rows, with the same tools and policy; None if there is none."""
         if isinstance(problem.goal, Reach):
             fixed = {name: problem.params[name] for name in self._of_policy(problem)}
-            escalated, known = escalates(problem, rng), problem.params
-            return self._tuned(
-                problem, tables, rng, fixed=fixed, escalated=escalated, other_than=known
+            kinds = [True, False] if escalates(problem, rng) else [False]
+            tried = (
+                self._tuned(
+                    problem, tables, rng, fixed=fixed, escalated=kind, other_than=problem.params
+                )
+                for kind in kinds
             )
+            return next((one for one in tried if one is not None), None)
         structure = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):
             other = self.blueprint.problem(self.blueprint.other(structure, rng))
@@ -266,32 +271,37 @@ class Tasks:
         else:
             tuner = AnswerTuner(task)
             params = tuner.params()
-            if params is not None and not feasible:
-                ranked = tuner.tight.ranking is not None
-                params = tuner.tight.past(params) if ranked else TwinMaker(task).params(params)
-        if params is None:
-            return None
-        known = None if problem.feasible is None else feasible
-        return problem.model_copy(update={"params": params, "feasible": known})
+            rule = problem.giving_way
+            if params is not None and rule is not None and feasible:
+                params[NEAREST] = params[str(rule.gives_way)]
+            elif params is not None and rule is not None:
+                params = tuner.tight.past(params)
+        return None if params is None else problem.model_copy(update={"params": params})
 
     def _of_policy(self, problem: Problem) -> list[str]:
         """Parameters that the policy states, and the day on which it is read."""
         clauses = [clause for clause in problem.clauses if clause.source == "policy"]
         stated = {name for clause in clauses for name in params_of(clause.expr)}
+        if isinstance(problem.goal, Reach) and problem.goal.escalate_text_key:
+            sentence = self.lexicon.phrase(problem.goal.escalate_text_key).sentence
+            stated |= sentence.stated(problem.fields)
         return sorted(stated | ({"today"} & set(problem.params)))
 
 
 def escalates(problem: Problem, rng: Random) -> bool:
     """Draw whether a request must be escalated; never where the task's rules don't say when."""
-    goal = problem.goal
-    may = isinstance(goal, Reach) and goal.escalate_when is not None
-    return may and rng.random() < _ESCALATED_SHARE
+    return may_escalate(problem) and rng.random() < _ESCALATED_SHARE
+
+
+def may_escalate(problem: Problem) -> bool:
+    """Whether some requests of a task must be escalated."""
+    return isinstance(problem.goal, Reach) and problem.goal.escalate_when is not None
 
 
 def _bounded(problem: Problem) -> Problem:
     """``problem`` with the best value as a bound that a rule states: that is how the bound is found."""
     if not isinstance(problem.goal, Optimise):
-        return problem
+        return strict(problem) if problem.giving_way else problem
     clauses = (*problem.clauses, best_rule(problem.goal))
     return problem.model_copy(update={"clauses": clauses, "goal": Satisfy()})
 

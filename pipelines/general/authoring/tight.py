@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from envgen.core import ir
-from envgen.core.ir import Scalar
+from envgen.core.ir import NEAREST, Scalar
 from envgen.pipelines.general.authoring.edges import between, holds_below, just_met, other_side
 from envgen.pipelines.general.difficulty.answers import AnswerGame
 from envgen.pipelines.general.space.elimination import nth_least
@@ -20,6 +20,8 @@ _STEPS = 60_000
 """Step budget of the search for the k best answers, and for near-misses as good."""
 _MORE = 3
 """Sums behind the k-th best that are looked at for a gap."""
+_SPAN = 3
+"""How far past the best answer a bound may lie that nothing keeps, where sums lie closer to one another."""
 _LOOSE = 10**12
 """A bound on a sum that every answer keeps."""
 
@@ -62,6 +64,8 @@ class TightBounds:
         self.rng = rng
         self.ranking: Ranking | None = None
         """Of the answers by the sum set last; None where elimination set it, or nothing did."""
+        self.gap, self.spread = 0, 0
+        """How many sums nothing has where the bound lies, and how far the last looked at is from the best."""
         self.bound, self.rule, self.name = 0, "", ""
         """The largest sum allowed (signed: less is better), the rule about it, its parameter."""
 
@@ -110,8 +114,10 @@ class TightBounds:
             return None
         if self.analysis.optimum:
             return totals[k - 1]
+        self.gap, self.spread = 0, totals[-1] - totals[0]
         for kept, beyond in zip(totals[k - 1 :], totals[k:], strict=False):
             if kept + 1 < beyond:
+                self.gap = beyond - kept - 1
                 return int(between(kept, beyond, self.rng))
         return totals[k - 1]
 
@@ -156,23 +162,34 @@ class TightBounds:
         return not missing
 
     def past(self, params: Params) -> Params | None:
-        """``params`` with the bound just past the best answer, if without any one other rule some would do.
+        """``params`` with the bound past the best answer, which ``NEAREST`` tells.
 
-        Then no answer keeps all rules, and all of them conflict. None where that is not so, or takes too
-        long to find.
+        It lies in a gap as wide as that of the bound that it replaces, so that it is as round, and no further
+        from the best than the sums behind. Each other rule is broken alone by something that is as near as
+        the best. None where that takes too long to find.
         """
-        assert self.ranking is not None
+        if self.ranking is None:
+            return None
         edge = self.analysis.edges[self.name]
         others = dict.fromkeys(rule for rule, _ in self.analysis.parts if rule != self.rule)
         ranking, budget = self.ranking, StepBudget(_STEPS)
         try:
-            beyond = ranking.best(1, StepBudget(_STEPS))[0].total - 1
-            if not all(ranking.near_miss(rule, beyond, budget) for rule in others):
+            best = ranking.best(1, StepBudget(_STEPS))[0].total
+            if not all(ranking.near_miss(rule, best, budget) for rule in others):
                 return None
         except OutOfStepsError:
             return None
-        sign = 1 if holds_below(edge, self.name) else -1
-        return {**params, self.name: just_met(edge, self.name, sign * beyond)}
+        below = holds_below(edge, self.name)
+        sign = 1 if below else -1
+        first = best - 1 - self.rng.randint(0, max(_SPAN, self.spread))
+        past = between(first + 1, first - self.gap, self.rng) if self.gap else first
+        met = {self.name: past, NEAREST: best}
+        found = {name: just_met(edge, self.name, sign * at) for name, at in met.items()}
+        for name, other in self.analysis.edges.items():  # the same sum, bounded from its other side
+            if name != self.name and other_side(other, name) == other_side(edge, self.name):
+                if (found[self.name] < params[name]) == below:
+                    return None
+        return params | found
 
     def too_easy(self, params: Params) -> bool:
         """Whether a player that looks no further than one slot at a time solves a task with such a bound."""

@@ -22,6 +22,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     free_names,
     is_joint,
     params_of,
+    told,
     written,
 )
 
@@ -53,8 +54,6 @@ class WorkflowTuner:
 
         ``other_than`` are those of a request that must not come again; empty: any will do.
         """
-        spare: list[tuple[Params, list[list[str]]]] = []
-        fits = False
         for request in self._requests():
             if other_than and request.items() <= other_than.items():
                 continue
@@ -62,17 +61,19 @@ class WorkflowTuner:
                 continue
             asked = [self._rows(wish, request) for wish in self.wishes]
             if not self._may_fit(asked):
-                spare.append((request, asked))
                 continue
-            fits, found = True, self._bound(request, asked)
-            if found is not None and (escalated or self._withstands(found)):
-                return found
-        # What must be escalated looks like any other request, unless it is about too few rows by itself.
-        for request, asked in spare if escalated and not fits else ():
-            found = self._any_bounds(request, asked)
-            if found is not None:
-                return found
+            found = self._bound(request, asked)
+            if found is not None and self._one_told(found):
+                if escalated or self._withstands(found):
+                    return found
         return None
+
+    def _one_told(self, params: Params) -> bool:
+        """Whether each row that the answer must name is the only best one."""
+        self.frame.params = params
+        parts = [told(clause.expr) for clause in self.task.problem.clauses]
+        queries = [part[1] for part in parts if part and isinstance(part[1], ir.Query)]
+        return all(one_best(query, self.task.compiler, self.frame) for query in queries)
 
     def _withstands(self, params: Params) -> bool:
         """Whether players that decide row by row fail, where a rule is about several rows together."""
@@ -346,22 +347,6 @@ class WorkflowTuner:
             if any(compiler.compile(other)(frame) == best for other in weaker):
                 return False
         return True
-
-    def _any_bounds(self, request: Params, asked: list[list[str]]) -> Params | None:
-        """Bounds for a request that will be escalated: nothing is done, so no rule needs to matter."""
-        params = dict(request)
-        for wish, rows in zip(self.wishes, asked, strict=True):
-            for rule in wish.rules:
-                columns = self._columns(wish, rule, rows, params)
-                if not columns:
-                    return None
-                params |= columns[0].params
-        for name in [name for name in self.task.names if name not in params]:
-            values = self.task.values(name, params)
-            if not values:
-                return None
-            params[name] = self.task.rng.choice(values)
-        return params
 
 
 def _may_fit(wish: Wish, rows: list[str]) -> bool:

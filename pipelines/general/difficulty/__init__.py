@@ -19,8 +19,6 @@ workflow, ``first_row`` makes the first call of ``first_fit``, ``greedy`` does a
 the policy says, and ``first_fit`` goes row by row in listing order: it knows every rule but what ranks or
 adds up rows of the tables that calls change, and makes no call that breaks the policy at that time.
 
-A player that can check its answer would claim that there is none where it fails, and so pass a task's
-infeasible twin. That is why the twins are not played: the feasible task decides for both. What claims alone
-achieve (``constant``: that nothing will do, that somebody else must decide) is counted over all re-seeds, and
-is shown, not bounded.
+Where a request must be escalated, no player of a workflow plays: others of the same task decide. What it
+achieves to escalate every request with one and the same answer (``constant``) is counted over all re-seeds.
 """

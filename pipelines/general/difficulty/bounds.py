@@ -19,8 +19,8 @@ from envgen.pipelines.general.semantics.rewrite import (
     conjuncts,
     free_names,
     slots_of,
+    stated,
     summands,
-    truth,
 )
 
 _SUMS = 500
@@ -213,7 +213,7 @@ def answer_that_adds_up(game: AnswerGame) -> Values | None:
 def _sum(game: AnswerGame) -> list[tuple[int, ir.Node]] | None:
     """The terms of the first bounded sum over several slots, less its bound."""
     for clause in game.problem.clauses:
-        for part in conjuncts(truth(clause)):
+        for part in conjuncts(stated(clause)):
             if isinstance(part, ir.Cmp) and part.fn in _ORDER:
                 terms = [*summands(part.left, 1), *summands(part.right, -1)]
                 if len({slot for _, term in terms for slot in slots_of(term)}) > 1:

@@ -2,8 +2,8 @@
 
 *Facts* are cells of the database: a set of them such that gold stays right whatever the other cells hold.
 Judging gold reads cells one after another and stops as soon as it knows; another database that agrees on the
-cells read is judged in the same way, so they are such a set. Of an infeasible task they are the cells that
-a search reads which shows that no answer keeps the conflicting rules.
+cells read is judged in the same way, so they are such a set. That nothing is better, where the best is asked
+for or a rule gives way, rests on all cells of the columns that rules read.
 
 *Calls* are the fewest of gold's distinct calls that tell all facts and can be made: their arguments stand in
 the prompt or in what was told before. A lucky agent needs no more; write calls count, too.
@@ -19,12 +19,9 @@ from envgen.core.canonical import dumps
 from envgen.core.ir import Node, Problem
 from envgen.core.types import CallRecord, GoldRun
 from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.semantics.layout import is_claim
 from envgen.pipelines.general.semantics.replies import apply_plan
 from envgen.pipelines.general.semantics.rewrite import nodes_of, truth
 from envgen.pipelines.general.semantics.tables import Row, Tables
-from envgen.pipelines.general.space.build import build_model
-from envgen.pipelines.general.space.conflicts import conflict, empty
 
 Cell = tuple[str, str, str]
 """Relation, key, column."""
@@ -50,16 +47,12 @@ def facts(problem: Problem, tables: Tables, gold: GoldRun) -> set[Cell]:
         relation: {key: _ReadRow(row, relation, key, seen) for key, row in rows.items()}
         for relation, rows in tables.items()
     }
-    if is_claim(gold.answer):
-        found = conflict(problem, tables)
-        rules = found.rules if found else [clause.id for clause in problem.clauses]
-        kept = tuple(clause for clause in problem.clauses if clause.id in rules)
-        empty(build_model(problem.model_copy(update={"clauses": kept}), noted))
-        return seen
     calls = [(c.name, c.arguments) for c in gold.calls if c.mutates and c.error is None]
     final = apply_plan(problem, noted, calls).final  # tools read cells, too, before they write
     evaluate(problem, noted, gold.answer, final)
-    if isinstance(problem.goal, ir.Optimise):  # that nothing is better rests on what all others are
+    if (
+        isinstance(problem.goal, ir.Optimise) or not problem.feasible
+    ):  # that nothing is better rests on what all others are
         read = {
             (n.relation, n.column)
             for n in nodes_of(problem.clauses, problem.goal)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from envgen.core.canonical import dumps
 from envgen.core.ir import Problem, Reach
 from envgen.core.seeding import rng
 from envgen.core.types import GoldRun, Shortcuts
@@ -22,6 +24,8 @@ from envgen.pipelines.general.difficulty.figures import Measures
 from envgen.pipelines.general.difficulty.plan_recipes import fitted_plan
 from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.difficulty.recipes import fitted
+from envgen.pipelines.general.semantics.evaluate import as_told
+from envgen.pipelines.general.semantics.layout import fill_layout
 from envgen.pipelines.general.semantics.tables import Tables
 
 RESEEDS = 32
@@ -101,16 +105,22 @@ def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
 
 @dataclass
 class Claims:
-    """What players achieve that submit the same claim whatever they see, over all re-seeds."""
+    """What a player achieves that escalates whatever it sees, always with the same answer."""
 
     reseeds: int = 0
-    infeasible: int = 0
-    escalated: int = 0
+    escalated: Counter[str] = field(default_factory=Counter)
+    """The right answers of the re-seeds that must be escalated."""
+
+    def add(self, problem: Problem, tables: Tables) -> None:
+        """Count a re-seed that must be escalated."""
+        blank = fill_layout(problem.layout, dict.fromkeys((s.name for s in problem.slots), ""))
+        self.escalated[dumps(as_told(problem, tables, blank))] += 1
 
     @property
     def best(self) -> float:
-        """The share that the better one passes: that nothing will do, or that somebody else must decide."""
-        return max(self.infeasible, self.escalated) / max(1, self.reseeds)
+        """The share that it passes with the answer that is right most often; right once is luck."""
+        most = max(self.escalated.values(), default=0)
+        return most / self.reseeds if most > 1 else 0.0
 
 
 def _at_bounds(game: Game) -> Any:
@@ -124,7 +134,7 @@ def _adding_up(game: Game) -> Any:
 
 
 def _games(reseed: Reseed, n: int, claims: Claims) -> Iterator[Game]:
-    """The first ``n`` re-seeds to play; those with an answer, or in which nothing must be escalated."""
+    """The first ``n`` re-seeds to play: those in which nothing must be escalated."""
     found = 0
     for seed in range(2 * n):
         reseeded = reseed(seed)
@@ -132,13 +142,10 @@ def _games(reseed: Reseed, n: int, claims: Claims) -> Iterator[Game]:
             continue
         problem, tables = reseeded
         claims.reseeds += 1
-        if problem.feasible is False:
-            claims.infeasible += 1
-            continue
         writes = isinstance(problem.goal, Reach)
         game: Game = WorkflowGame(problem, tables) if writes else AnswerGame(problem, tables)
         if isinstance(game, WorkflowGame) and game.due:
-            claims.escalated += 1
+            claims.add(problem, tables)
             continue
         yield game
         found += 1

@@ -100,9 +100,6 @@ def agreement(env: GeneralEnv, task: TaskBundle, n: int, seed: int) -> GateResul
             return outcome(AGREEMENT, False, i + 1, reason=reason)
         score = result.trajectory.score
         passed += score is not None and score.passed
-    if _infeasible(task):
-        reason = f"{passed} of {n} answers drawn at random pass, but there is none"
-        return outcome(AGREEMENT, passed == 0, n, figure=passed / n, reason=reason, claims=0)
     low, high = clopper_pearson(n, passed, CONFIDENCE)
     return outcome(
         AGREEMENT,
@@ -117,16 +114,8 @@ def agreement(env: GeneralEnv, task: TaskBundle, n: int, seed: int) -> GateResul
     )
 
 
-def _infeasible(task: TaskBundle) -> bool:
-    """Whether no answer keeps all rules; then random-valid, which never claims that, must not pass."""
-    constraints = task.constraints
-    return isinstance(constraints, dict) and constraints.get("feasible") is False
-
-
 def _episodes_needed(task: TaskBundle, most: int) -> int:
     """Enough episodes that 3 / n <= density, at least a quarter of ``most``; 0 if ``most`` won't do."""
-    if _infeasible(task):
-        return most // 4
     density = task.spec.difficulty.density
     if density is None or density.value <= 0 or 3 / density.value > most:
         return 0

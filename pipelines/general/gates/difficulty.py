@@ -15,9 +15,11 @@ class Allowed(NamedTuple):
     """The largest pass rates over re-seeds that a level allows."""
 
     best: float
-    """Of the best of first row, greedy, first fit and recipe."""
+    """Of the best of all players but these."""
     local_search: float = 1.0
     """Of local search."""
+    constant: float = 0.02
+    """Of the player that escalates every request with the same answer."""
 
 
 EVALUATED = "200"
@@ -52,8 +54,7 @@ def measures_of(trial: Trial) -> Measures:
 def difficulty(trial: Trial) -> GateResult:
     """The shortcuts (``pipelines/general/difficulty``) pass no more re-seeds than the level allows.
 
-    A feasible task decides for its infeasible or escalated twin, too: re-seeds of both are the same requests,
-    of which those are played that can be met.
+    Of a request that must be escalated, re-seeds decide in which nothing must be.
     """
     bound = bound_of(trial.draft.level)
     if trial.incomparable:  # another version's levels promise something else
@@ -69,6 +70,10 @@ def difficulty(trial: Trial) -> GateResult:
             return not_applicable("difficulty", reason)
         return outcome("difficulty", False, 0, reason=reason)
     searched = found.local_search[EVALUATED]
+    if bound is not None and (found.constant or 0.0) > bound.constant:
+        reason = f"the same escalation is right of {found.constant:.0%} of re-seeds"
+        hint = "let the answer name a row that only who looks at all rows knows (docs/domains.md)"
+        return outcome("difficulty", False, found.n, reason=f"{reason}: {hint}")
     passed = bound is None or (found.best <= bound.best and searched <= bound.local_search)
     reason = f"shortcuts pass {found.best:.0%} of re-seeds, local search {searched:.0%}"
     if bound is not None:

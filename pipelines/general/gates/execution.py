@@ -11,7 +11,6 @@ from envgen.core.version import VERSION
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.draft import Draft, as_stored
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome, trial_children
-from envgen.pipelines.general.semantics.layout import is_claim
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.pipelines.general.space.answers import solve
 from envgen.sandboxes.programs.params import same_program
@@ -92,9 +91,7 @@ def reseeds(trial: Trial) -> GateResult:
         len(children),
         figure=1.0 - len(problems) / len(children),
         reason="; ".join(problems[:2]),
-        infeasible=sum(
-            child.gold.answer is None or is_claim(child.gold.answer) for child in children
-        ),
+        infeasible=sum(not child.problem.feasible for child in children),
     )
 
 
@@ -106,14 +103,10 @@ def _disagreement(parent: Draft, child: Trial) -> str:
             return f"the {name} differs in more than PARAMS"
     if child.gold_result.fault is not None:
         return f"the solution fails on a re-seed: {child.gold_result.fault}"
-    rules = child.problem.model_copy(update={"feasible": None})  # solved without the claim
-    found = list(islice(solve(rules, draft.tables, child.rng("solve")), 1))
-    if child.gold.answer is None or is_claim(child.gold.answer):
-        if found:
-            return "the solver finds an answer on a re-seed, the solution none"
-        if child.gold.answer is None:
-            return ""
-    elif not found:
+    found = list(islice(solve(child.problem, draft.tables, child.rng("solve")), 1))
+    if child.gold.answer is None:
+        return "the solver finds an answer on a re-seed, the solution none" if found else ""
+    if not found:
         return "the solution finds an answer on a re-seed, the solver none"
     score = child.judge([child.gold_case])[0]
     return "" if score.passed else f"gold fails on a re-seed: {', '.join(score.reasons)}"

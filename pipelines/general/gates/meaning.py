@@ -9,12 +9,11 @@ from collections.abc import Collection, Mapping
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.ir import Choice, Equals, Optimise, Problem, Reach
+from envgen.core.ir import NEAREST, Choice, Cmp, Equals, Optimise, Param, Problem, Reach
 from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome, twin_of
-from envgen.pipelines.general.programs.verifier_source import verifier_params
 from envgen.pipelines.general.semantics.layout import match_layout
-from envgen.pipelines.general.semantics.rewrite import unstated
+from envgen.pipelines.general.semantics.rewrite import hidden, unstated
 from envgen.pipelines.general.space.answers import count
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import parse, prompt
@@ -48,10 +47,11 @@ def _stated(trial: Trial) -> GateResult:
     parsed = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
     parts = ("slots", "clauses", "goal")
     differing = [name for name in parts if getattr(parsed, name) != getattr(problem, name)]
+    told = {name: value for name, value in problem.params.items() if name not in hidden(problem)}
     known: list[tuple[str, Mapping[str, JsonValue], Mapping[str, JsonValue]]] = [
-        ("", parsed.params, problem.params),
-        (" of the solution", params_of(draft.solution), problem.params),
-        (" of the verifier", params_of(draft.verifier), verifier_params(problem)),
+        ("", parsed.params, told),
+        (" of the solution", params_of(draft.solution), told),
+        (" of the verifier", params_of(draft.verifier), problem.params),
     ]
     differing += [
         f"{name}{where}"
@@ -82,8 +82,6 @@ def params_of(source: str) -> dict[str, JsonValue]:
 def binding(trial: Trial) -> GateResult:
     """Dropping any clause lets more answers in: a near-miss of it proves that, else exact counts do.
 
-    Of an infeasible task only the rules of its conflict bind: without one of them there is an answer.
-
     Where the request must be escalated nothing else may be done, whatever the other rules say: they are
     held against a re-seed of the task on which nothing must be escalated.
     """
@@ -94,13 +92,6 @@ def binding(trial: Trial) -> GateResult:
             return outcome("binding", False, 1, reason=reason)
         return binding(other)
     broken = {miss.clause for miss in trial.near_misses}
-    if trial.problem.feasible is False:
-        members = trial.conflict.rules if trial.conflict else ()
-        reason = "rules of the conflict that nothing breaks alone"
-        idle = [rule for rule in members if rule not in broken]
-        return outcome(
-            "binding", not idle, len(members), figure=float(len(idle)), reason=f"{reason}: {idle}"
-        )
     if isinstance(trial.problem.goal, Equals):
         return outcome("binding", "goal" in broken, 1, reason="every in-domain value is right")
     rules = rules_tested(trial.problem)
@@ -128,18 +119,32 @@ def _counts(trial: Trial, rule: str) -> bool:
 def certified(trial: Trial) -> GateResult:
     """The bound of an ``Optimise`` goal is the optimum: an answer reaches it, and none is better.
 
+    So is what a rule that gives way is held to, if no answer keeps all; else that is the bound stated.
     Both are exact counts: by elimination, or by a complete search. What tuned the bound plays no part.
     """
-    problem, goal = trial.problem, trial.problem.goal
-    if not isinstance(goal, Optimise):
+    problem, goal, rule = trial.problem, trial.problem.goal, trial.problem.giving_way
+    if rule is not None:
+        own, edge = str(rule.gives_way), rule.expr
+        assert isinstance(edge, Cmp)
+        stated, name = problem.params.get(own), NEAREST
+        below = (edge.fn in ("<=", "<")) == (edge.right == Param(name=own))
+    elif isinstance(goal, Optimise):
+        name, below, stated = goal.bound.name, goal.sense == "min", None
+    else:
         return not_applicable("certified", "nothing is to be best")
-    bound = problem.params.get(goal.bound.name)
-    if type(bound) is not int or goal.eps:
+    bound = problem.params.get(name)
+    if type(bound) is not int or (isinstance(goal, Optimise) and goal.eps):
         return outcome("certified", False, 1, reason=f"{bound!r} is not an optimum")
-    better = bound - 1 if goal.sense == "min" else bound + 1
+    if rule is not None and bound == stated:
+        kept = count(problem, trial.draft.tables, COUNT_CAP, space="unconditioned").low
+        reason = "no answer keeps all rules"
+        return outcome("certified", kept > 0, 1, reason=reason, answers=kept, method="search")
+    if rule is not None and (type(stated) is not int or (bound < stated) == below):
+        return outcome("certified", False, 1, reason=f"the rule gives way to {bound!r}: it is kept")
+    better = bound - 1 if below else bound + 1
     reached, beaten = (
         count(
-            problem.model_copy(update={"params": {**problem.params, goal.bound.name: value}}),
+            problem.model_copy(update={"params": {**problem.params, name: value}}),
             trial.draft.tables,
             COUNT_CAP,
             space="unconditioned",

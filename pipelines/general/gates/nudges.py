@@ -1,8 +1,8 @@
 """Rows of a workflow with one cell changed, just before and just after gold's calls stop being right.
 
-Of each column that judging gold reads, some cells are tried at the ends of what the column holds. Where
-gold is right at a cell's own value and wrong at an end, halving finds the two neighbouring values between
-which it turns: there a verifier that compares, ranks or adds up a little differently gives itself away.
+Of each column that judging gold reads, some cells are tried at the ends of what the column and the parameters
+hold. Where gold is right at a cell's own value and wrong at an end, halving finds the two neighbouring values
+between which it turns: there a verifier that compares, ranks or adds up otherwise gives itself away.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from envgen.core.ir import Column, Problem, Scalar
 from envgen.pipelines.general.semantics.calls import Plan
+from envgen.pipelines.general.semantics.evaluate import as_told
 from envgen.pipelines.general.semantics.replies import evaluate_plan
 from envgen.pipelines.general.semantics.tables import Tables, sql_type
 
@@ -32,7 +33,7 @@ class Nudged(NamedTuple):
     cell: Cell
     tables: Tables
     right: bool
-    """Whether gold's calls and answer are still right on these rows."""
+    """Whether gold's calls are still right on these rows, and its answer but for what rules tell of it."""
 
 
 def nudged(
@@ -80,7 +81,8 @@ def _turned(
     def at(value: Scalar) -> Nudged:
         row = {**tables[relation][key], name: value}
         changed = {**tables, relation: {**tables[relation], key: row}}
-        return Nudged(cell, changed, all(evaluate_plan(problem, changed, plan).values()))
+        own_plan = Plan(plan.calls, as_told(problem, changed, plan.answer))
+        return Nudged(cell, changed, all(evaluate_plan(problem, changed, own_plan).values()))
 
     if own is None:
         return
@@ -89,7 +91,7 @@ def _turned(
         here = date.fromisoformat(str(own)).toordinal()
         yield from _halved(here, days, lambda day: at(date.fromordinal(day).isoformat()))
     elif column.type != "bool" and sql_type(column) == "INTEGER":
-        numbers = [value for value in values if isinstance(value, int)]
+        numbers = [v for v in (*values, *problem.params.values()) if type(v) is int]
         yield from _halved(int(own), numbers, at)
     else:
         others: list[Scalar] = sorted(values - {own}, key=str)

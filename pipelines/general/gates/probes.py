@@ -17,9 +17,10 @@ from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, tou
 from envgen.pipelines.general.gates.trial import Case, Trial, as_case
 from envgen.pipelines.general.gates.walks import walks
 from envgen.pipelines.general.semantics.calls import Plan
-from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.evaluate import as_told, rules_of
 from envgen.pipelines.general.semantics.evaluator import elements
-from envgen.pipelines.general.semantics.layout import CLAIM, fill_layout, match_layout
+from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
+from envgen.pipelines.general.semantics.rewrite import slots_of
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.near_misses import near_misses
@@ -28,6 +29,8 @@ from envgen.sandboxes.verifier import Judged, VerifierInput
 SAMPLES = 1_000
 DATABASES = 8
 """Databases with shuffled and boundary values on which verifiers are tried, too."""
+CALM_TRIES = 30
+"""Times that perturbed rows are drawn anew which call for escalation."""
 ESCALATING, ESCALATING_TRIES, ESCALATING_MOST = 4, 60, 1_000
 """Databases that call for escalation, of so many perturbed ones; of more while there are fewer."""
 LOOKUP_DATABASES = 32
@@ -111,16 +114,23 @@ def _nudged_probes(trial: Trial) -> Iterator[VerifierInput]:
     solved = set[tuple[str, str]]()
     for n, one in enumerate(rows):
         path = trial.stored(one.tables, f"nudged-{n}")
-        cases, place = [trial.gold_case], (one.cell[0], one.cell[2])
+        cases, place = _as_told(trial, [trial.gold_case], one.tables), (one.cell[0], one.cell[2])
         if not one.right and place not in solved:  # to solve costs more than all else
             solved.add(place)
             cases += map(as_case, islice(solve(trial.problem, one.tables, rand), 1))
         yield from (VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases)
 
 
+def _as_told(trial: Trial, cases: Sequence[Case], tables: Tables) -> list[Case]:
+    """Cases, and each as it is where it says what rules tell over these rows."""
+    more = [Case(as_told(trial.problem, tables, case.answer), case.plan) for case in cases]
+    return [*cases, *(one for one in more if one not in cases)]
+
+
 def walked_probes(trial: Trial, clause: str, draw: int) -> list[VerifierInput]:
     """Answers on rows on both sides of where a clause's verdict turns; none for any other rule."""
-    if trial.writes or clause not in {one.id for one in trial.problem.clauses}:
+    rules = {one.id: one.expr for one in trial.problem.clauses}
+    if clause not in rules or (trial.writes and not slots_of(rules[clause])):
         return []
     rand, inputs = trial.rng("walks", draw, clause), list[VerifierInput]()
     right = [case.answer for case in trial.ordinary]
@@ -154,10 +164,10 @@ def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
         pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
     inputs = []
     for i in range(LOOKUP_DATABASES if lookup else DATABASES):
-        tables = perturbed(trial.problem, trial.draft.tables, rand, marks)
+        tables = _perturbed(trial, rand, marks, most=0 if i % 4 == 3 else CALM_TRIES)
         path = trial.stored(tables, f"perturbed-{draw}-{i}")
         found = list(map(as_case, islice(solve(trial.problem, tables, rand), 2)))
-        cases = [*found, pool[0]] if lookup else [*found, *pool]
+        cases = [*found, pool[0]] if lookup else [*found, *_as_told(trial, pool, tables)]
         if found and not lookup and not trial.writes:
             # Nearest to a bound first, a few of each rule.
             base, at = trial.problem, found[0].answer
@@ -165,6 +175,17 @@ def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
             cases += [Case(answer) for answer, _ in near]
         inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
     return inputs
+
+
+def _perturbed(trial: Trial, rand: Random, marks: Sequence[int], *, most: int) -> Tables:
+    """Perturbed rows, drawn again up to ``most`` times while they call for escalation: then no rule shows."""
+    goal, rules = trial.problem.goal, rules_of(trial.problem)
+    for left in range(most, -1, -1):
+        tables = perturbed(trial.problem, trial.draft.tables, rand, marks)
+        due = goal.escalate_when if isinstance(goal, Reach) else None
+        if due is None or not left or rules.value(due, rules.compiler.frame(tables)) is not True:
+            break
+    return tables
 
 
 def _numbers(answer: JsonValue) -> Iterator[int]:
@@ -195,9 +216,14 @@ def edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
     if not trial.writes:
         return []
     rand = trial.rng("edits", draw)
-    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
+    cases = _other_outcomes(trial, trial.gold_case)[::2]
+    answers = [case.answer for case in cases]
     escalating = _escalating(trial, draw)
-    inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
+    inputs = [
+        VerifierInput(case.answer, path, path)
+        for path in escalating
+        for case in _as_told(trial, [Case(answer) for answer in answers], trial.rows(path))
+    ]
     bases = [(trial.database, trial.final(trial.gold_plan)), *((e, e) for e in escalating[:1])]
     for n, (initial, base) in enumerate(bases):
         for relation in trial.draft.relations:
@@ -235,10 +261,6 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
 def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
     """A right answer misshapen, and with a slot's value just outside its type: unknown keys, off the grid."""
     wrong = _misshapen(answer)
-    if problem.feasible is not None:
-        wrong += [CLAIM, [CLAIM], {"infeasible": True, "extra": 0}]
-        others: list[JsonValue] = [False, 1, "true", None]
-        wrong += [{"infeasible": value} for value in others]
     values = match_layout(problem.layout, answer)
     if values is None:
         return wrong

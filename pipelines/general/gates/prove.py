@@ -16,7 +16,6 @@ from envgen.pipelines.general.draft import Author, Draft, Proof, as_stored
 from envgen.pipelines.general.gates import (
     difficulty,
     execution,
-    infeasible,
     meaning,
     mutation,
     shortcuts,
@@ -41,7 +40,6 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("prefixes", soundness.prefixes),
     ("alternatives", soundness.alternatives),
     ("near_misses", soundness.near_misses),
-    ("infeasible", infeasible.infeasible),
     ("binding", meaning.binding),
     ("attacks", soundness.attacks),
     ("collateral", soundness.collateral),
@@ -58,15 +56,10 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
 def gates_of(problem: Problem | None) -> tuple[tuple[str, Callable[[Trial], GateResult]], ...]:
     """The gates of a draft.
 
-    ``infeasible`` is for those whose answer may be the claim that there is none, ``certified`` for those
-    that ask for the best answer.
+    ``certified`` is for those that ask for the best answer, or for the nearest to a rule that gives way.
     """
-    left_out = set[str]()
-    if problem is None or problem.feasible is None:
-        left_out.add("infeasible")
-    if problem is None or not isinstance(problem.goal, Optimise):
-        left_out.add("certified")
-    return tuple(gate for gate in GATES if gate[0] not in left_out)
+    best = problem is not None and (isinstance(problem.goal, Optimise) or problem.giving_way)
+    return tuple(gate for gate in GATES if best or gate[0] != "certified")
 
 
 def prove(

@@ -31,13 +31,10 @@ from envgen.environments.runner import GoldResult, replay, run_gold
 from envgen.pipelines.general.difficulty.figures import Measures
 from envgen.pipelines.general.draft import Author, Draft
 from envgen.pipelines.general.programs.emit import replace_params
-from envgen.pipelines.general.programs.verifier_source import verifier_params
 from envgen.pipelines.general.semantics.calls import Call, Plan
 from envgen.pipelines.general.semantics.evaluate import rules_of
-from envgen.pipelines.general.semantics.layout import is_claim
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 from envgen.pipelines.general.space.answers import solve
-from envgen.pipelines.general.space.conflicts import Conflict, conflict
 from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.space.near_misses import near_misses
 from envgen.sandboxes.solution import SolutionHost, solution_host
@@ -220,11 +217,6 @@ class Trial:
         """The share of the answer space that is right."""
         return density(self.problem, self.draft.tables, self.rng("density"))
 
-    @cached_property
-    def conflict(self) -> Conflict | None:
-        """Rules of an infeasible task that no answer keeps together; see ``conflict``."""
-        return conflict(self.problem, self.draft.tables)
-
     def instance(self, i: int) -> tuple[Problem, Tables] | None:
         """The problem and rows of re-seed ``i``."""
         if i < len(self.reseeds):
@@ -325,9 +317,7 @@ class Trial:
 
     @property
     def ordinary(self) -> tuple[Case, ...]:
-        """Cases around which others are tried: gold and alternatives; where gold is a claim, near-misses."""
-        if is_claim(self.gold.answer):
-            return tuple(miss.case for miss in self.near_misses)
+        """Cases around which others are tried: gold and alternatives."""
         return (self.gold_case, *self.alternatives)
 
     @cached_property
@@ -498,5 +488,5 @@ def _with_programs_of(parent: Draft, child: Draft) -> Draft:
         tools=parent.tools,
         tools_source=parent.tools_source,
         solution=replace_params(parent.solution, child.problem.params),
-        verifier=replace_params(parent.verifier, verifier_params(child.problem)),
+        verifier=replace_params(parent.verifier, child.problem.params),
     )

@@ -39,8 +39,8 @@ from envgen.pipelines.general.semantics.rewrite import (
     implied_pairs,
     pairwise,
     slots_of,
+    stated,
     summands,
-    truth,
 )
 from envgen.pipelines.general.words.lexicon import outline
 
@@ -138,6 +138,12 @@ class _Rule(NamedTuple):
     slots: tuple[str, ...]
 
 
+_Terms = dict[tuple[str, ...], list[tuple[int, str]]]
+"""Slots -> the signed terms that read them."""
+_Doubts = dict[tuple[str, ...], list[str]]
+"""Slots -> what may be unknown in their terms."""
+
+
 class _Link(NamedTuple):
     """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
 
@@ -152,7 +158,7 @@ class _SlotPlan:
 
     def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
         self.p = p
-        parts = [(clause.id, part) for clause in p.clauses for part in pairwise(truth(clause))]
+        parts = [(clause.id, part) for clause in p.clauses for part in pairwise(stated(clause))]
         parts += [("goal", part) for node in extra for part in pairwise(node)]
         rules = [_Rule(clause, part, self.ordered(slots_of(part))) for clause, part in parts]
         self.links = [link for rule in rules if (link := self._as_link(rule)) is not None]
@@ -312,7 +318,11 @@ class SearchWriter:
         """Functions of rules, and what ``SEARCH`` runs over: slots, ``RULES`` and ``BOUNDS``."""
         slots = self._slot_lines()
         left = [rule for rule in self.plan.rules if rule not in self.kept]
+        last = self.p.giving_way
+        left.sort(key=lambda rule: last is not None and rule.clause == last.id)
         bounds = {rule: text for rule in left if (text := self._bound(rule)) is not None}
+        if last is not None and left[-1] not in bounds:
+            bounds[left[-1]] = self._missed(last)
         factories, rules = self._rule_lines([rule for rule in left if rule not in bounds])
         stated = {rule.clause for rule in left}
         clauses = dict.fromkeys(rule.clause for rule in self.kept if rule.clause not in stated)
@@ -567,14 +577,30 @@ class SearchWriter:
         return self._summed(costs, _signed(bound))
 
     def _objective(self, goal: ir.Optimise) -> str:
-        """What is to be best as a sum of what slots add: the less, the better.
+        """What is to be best, as a sum of what slots add: the less, the better."""
+        costs, doubts, _ = self._terms(goal.expr, 1 if goal.sense == "min" else -1)
+        return self._summed(costs, "LARGE", doubts)
+
+    def _missed(self, rule: Clause) -> str:
+        """What a rule bounds that gives way, in the same form, and its bound."""
+        expr, own = rule.expr, ir.Param(name=str(rule.gives_way))
+        assert isinstance(expr, ir.Cmp)
+        sign = 1 if (expr.fn in ("<", "<=")) == (expr.right == own) else -1
+        costs, doubts, rest = self._terms(expr.left if expr.right == own else expr.right, sign)
+        bound = [(sign, emit(own, self.scope).at(MUL)), *rest]
+        bound += [(-1, "1")] if expr.fn in ("<", ">") else []
+        return self._summed(costs, _signed(bound), doubts)
+
+    def _terms(self, measure: Node, sign: int) -> tuple[_Terms, _Doubts, list[tuple[int, str]]]:
+        """The signed parts of a sum by the slots that they read, what may be unknown in them, and the rest.
 
         Raises:
             PipelineError: if a summand reads more than two slots, or one that reads none may be unknown.
         """
-        costs: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-        doubts: dict[tuple[str, ...], list[str]] = {}
-        for sign, node in summands(goal.expr, 1 if goal.sense == "min" else -1):
+        costs: _Terms = {}
+        doubts: _Doubts = {}
+        rest: list[tuple[int, str]] = []
+        for one, node in summands(measure, sign):
             slots = self.plan.ordered(slots_of(node))
             value = emit(node, replace(self.scope, slots=self._arguments(slots)))
             if len(slots) > 2 or (value.doubts and not slots):
@@ -583,9 +609,11 @@ class SearchWriter:
                     "let each part of the sum read one or two slots",
                 )
             if slots:
-                costs.setdefault(slots, []).append((sign, value.at(MUL)))
+                costs.setdefault(slots, []).append((one, value.at(MUL)))
                 doubts.setdefault(slots, []).extend(value.doubts)
-        return self._summed(costs, "LARGE", doubts)
+            else:
+                rest.append((-one, value.at(MUL)))
+        return costs, doubts, rest
 
     def _summed(
         self,

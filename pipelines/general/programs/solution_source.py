@@ -23,7 +23,7 @@ from envgen.core.ir import (
     SlotRef,
     Var,
 )
-from envgen.pipelines.general.programs.emit import comment, join_lines, params_line, python_literal
+from envgen.pipelines.general.programs.emit import comment, join_lines, params_line
 from envgen.pipelines.general.programs.python_text import (
     Names,
     python_lines,
@@ -53,7 +53,6 @@ from envgen.pipelines.general.programs.solution_search import (
     SearchWriter,
 )
 from envgen.pipelines.general.programs.solution_workflow import workflow_lines
-from envgen.pipelines.general.semantics.layout import CLAIM
 from envgen.pipelines.general.semantics.rewrite import hidden, truth
 from envgen.pipelines.general.words.lexicon import outline
 
@@ -62,7 +61,7 @@ _FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, REACHED, SPANS, SUBSETS)
 
 
 def solution_source(p: Problem) -> str:
-    """The file ``solution.py`` of ``p``: ``solve()`` gives the answer; if there is none, None or the claim.
+    """The file ``solution.py`` of ``p``: ``solve()`` gives the answer, None if there is none.
 
     Raises:
         PipelineError: if the tools don't reach what the rules read, or a shape is not supported.
@@ -74,13 +73,13 @@ def solution_source(p: Problem) -> str:
         parts = ["\n".join(workflow_lines(p.goal, scope))]
     elif isinstance(p.goal, Equals) and len(p.slots) == 1 and not p.clauses:
         parts = ["\n".join(_question(p.goal, scope))]
-    elif len(p.slots) == 1 and not isinstance(p.goal, Optimise):
+    elif len(p.slots) == 1 and not isinstance(p.goal, Optimise) and not p.giving_way:
         parts = ["\n".join(_scan(scope))]
     else:
         parts = _search(scope)
     own = [*scope.reads.source("\n".join(parts)), *parts]
     about = '"""Solve the task with its tools."""'
-    known = {name: value for name, value in p.params.items() if name not in hidden(p.goal)}
+    known = {name: value for name, value in p.params.items() if name not in hidden(p)}
     return join_lines([f"{about}\n\n{params_line(known)}", *_needed("\n".join(own)), *own])
 
 
@@ -138,7 +137,7 @@ def _scan(scope: Context) -> list[str]:
     values = choices.removeprefix("lambda: ") if choices.startswith("lambda: ") else f"{choices}()"
     name = scope.names.local(slot.name)
     inner = replace(scope, slots={slot.name: name})
-    lines = ["def solve():", f'    """{_about(p)}"""']
+    lines = ["def solve():", '    """The answer, None if there is none."""']
     lines += python_lines(values, 4, f"for {name} in ", ":")
     rules = [(outline(p.lexicon, clause), truth(clause)) for clause in p.clauses]
     for text, expr in [*rules, *(("", node) for node in _wanted(p.goal))]:
@@ -147,7 +146,7 @@ def _scan(scope: Context) -> list[str]:
         lines += [*(comment(text, 8) if text else []), *python_lines(test, 8, "if ", ":")]
         lines.append("            continue")
     answer = answer_text(p, lambda _: _submitted(slot, name), scope.names)
-    return [*lines, *python_lines(answer, 8, "return "), f"    return {_nothing(p)}"]
+    return [*lines, *python_lines(answer, 8, "return "), "    return None"]
 
 
 def _search(scope: Context) -> list[str]:
@@ -160,8 +159,9 @@ def _search(scope: Context) -> list[str]:
 
     answer = python_lines(answer_text(scope.p, value, scope.names), 4, "return ")
     steps = _BEST if isinstance(scope.p.goal, Optimise) else _SOLVE
-    text = steps.format(about=_about(scope.p), nothing=_nothing(scope.p))
-    solve = [*text.split("\n"), *answer]
+    if scope.p.giving_way:
+        steps = _NEAREST
+    solve = [*steps.split("\n"), *answer]
     return [SLOT, *parts[:-1], parts[-1] + "\n\n" + SEARCH, "\n".join(solve)]
 
 
@@ -180,19 +180,23 @@ _BEST = '''def solve():
         BOUNDS[-1] = (costs, spent(COSTS[-1], found) - 1)
         better = search([])
     if found is None:
-        return {nothing}'''
+        return None'''
+_NEAREST = '''def solve():
+    """An answer that keeps all rules; if there is none, what misses the last bound by least."""
+    found, better = search([]), None
+    if found is None:
+        for known in list(FAILED):
+            FAILED.pop(known)
+        BOUNDS[-1] = (BOUNDS[-1][0], LARGE)
+        better = search([])
+    while better is not None:
+        found, costs = better, BOUNDS[-1][0]
+        BOUNDS[-1] = (costs, spent(COSTS[-1], found) - 1)
+        better = search([])
+    if found is None:
+        return None'''
 _SOLVE = '''def solve():
-    """{about}"""
+    """The answer, None if there is none."""
     found = search([])
     if found is None:
-        return {nothing}'''
-
-
-def _about(p: Problem) -> str:
-    none = "None if there is none" if p.feasible is None else "or the claim that there is none"
-    return f"The answer, {none}."
-
-
-def _nothing(p: Problem) -> str:
-    """What is submitted where a search that leaves nothing out finds no answer."""
-    return "None" if p.feasible is None else python_literal(CLAIM)
+        return None'''

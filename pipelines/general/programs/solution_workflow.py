@@ -21,7 +21,7 @@ from envgen.pipelines.general.programs.solution_expressions import (
     value_text,
 )
 from envgen.pipelines.general.programs.solution_steps import LateArguments, written_by
-from envgen.pipelines.general.semantics.rewrite import TRUE, reads_final
+from envgen.pipelines.general.semantics.rewrite import TRUE, reads_final, told
 from envgen.pipelines.general.words.lexicon import outline
 
 
@@ -64,10 +64,7 @@ def workflow_lines(goal: Reach, scope: Context) -> list[str]:
     Raises:
         PipelineError: if an effect is no assignment of cells, or no tool sets them.
     """
-    others = [slot.name for slot in scope.p.slots if slot.name != "outcome"]
-    if others:
-        raise PipelineError(f"a workflow's solution can't find the slots {others}")
-    lines = ["def solve():", '    """The outcome, None if it can\'t be reached."""']
+    lines = ["def solve():", '    """The outcome, None if it can\'t be reached."""', *_told(scope)]
     if goal.escalate_when is not None:
         lines += _escalation(goal.escalate_when, scope)
     later: dict[str, _Step] = {}
@@ -102,9 +99,32 @@ def _in_order(steps: Mapping[str, _Step], p: Problem) -> Iterator[_Step]:
         yield step
 
 
+def _told(scope: Context) -> list[str]:
+    """The values of the other slots: what their rules say of the rows before anything is changed.
+
+    Raises:
+        PipelineError: if no rule tells what a slot must be.
+    """
+    p, lines, left = scope.p, list[str](), {s.name for s in scope.p.slots} - {"outcome"}
+    for clause in p.clauses:
+        found = None if clause.guard else told(clause.expr)
+        if found is None or found[0] not in left:
+            continue
+        left.remove(found[0])
+        text = outline(p.lexicon, clause)
+        value, name = emit(found[1], scope), scope.names.local(found[0])
+        lines += [*(comment(text, 4) if text else []), *python_lines(value.text, 4, f"{name} = ")]
+        lines += [f"    if {name} is None:", "        return None"] if value.nullable else []
+    if left:
+        raise PipelineError(f"a workflow's solution can't find the slots {sorted(left)}")
+    return lines
+
+
 def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
-    answer = answer_text(scope.p, lambda _: f'"{outcome}"', scope.names)
-    return python_lines(answer, indent, "return ")
+    def value(slot: str) -> str:
+        return f'"{outcome}"' if slot == "outcome" else scope.names.local(slot)
+
+    return python_lines(answer_text(scope.p, value, scope.names), indent, "return ")
 
 
 def _escalation(due: Node, scope: Context) -> list[str]:

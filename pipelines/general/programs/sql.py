@@ -29,13 +29,14 @@ from envgen.pipelines.general.programs.sql_terms import (
     slot_of,
     sql,
 )  # fmt: skip
+from envgen.pipelines.general.semantics.rewrite import truth
 
 __all__ = ["SqlScope", "rows", "select_bool", "sql"]
 
 
 def select_bool(clause: ir.Clause, scope: SqlScope) -> Doc:
     """``SELECT`` that gives 1 iff ``clause`` holds."""
-    expr = sql(clause.expr, scope, truth=True)
+    expr = sql(truth(clause) if clause.gives_way else clause.expr, scope, truth=True)
     if clause.guard is None:
         return Block("SELECT ", (expr.doc,), "")
     guard = sql(clause.guard, scope)

@@ -9,7 +9,7 @@ from envgen.core.types import ToolSpec
 from envgen.pipelines.general.programs.emit import replace_params
 from envgen.pipelines.general.programs.solution_source import solution_source
 from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
-from envgen.pipelines.general.programs.verifier_source import verifier_params, verifier_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
 
 
 class TaskCode(NamedTuple):
@@ -37,15 +37,14 @@ class TaskCompiler:
         Raises:
             PipelineError: as ``tools_source``, ``solution_source`` and ``verifier_source``.
         """
-        known = None if problem.feasible is None else True
         params = dict.fromkeys(problem.params)
-        form = problem.model_copy(update={"id": "", "params": params, "feasible": known})
+        form = problem.model_copy(update={"id": "", "params": params})
         if self._code is None or form != self._form:
             self._form, self._code = form, _compiled(problem)
             return self._code
         return self._code._replace(
             solution=replace_params(self._code.solution, problem.params),
-            verifier=replace_params(self._code.verifier, verifier_params(problem)),
+            verifier=replace_params(self._code.verifier, problem.params),
         )
 
 

@@ -50,12 +50,6 @@ def bindable(value):
         return max(-(2**63), min(value, 2**63 - 1))
     return value.encode("utf-8", "replace").decode() if type(value) is str else value''',
 }
-_CLAIM = '''
-def is_claim(answer):
-    """Return whether an answer is the claim that no answer keeps all rules."""
-    if type(answer) is not dict or set(answer) != {"infeasible"}:
-        return False
-    return answer["infeasible"] is True'''
 _FORM = '''
 class BadForm(Exception):
     """The answer does not have the form that the task asks for."""
@@ -72,7 +66,6 @@ def form_source(p: Problem) -> str:
     body = "\n".join(_read(p))
     used = body + "".join(given_source(p))
     helpers = [text for name, text in _HELPERS.items() if f"{name}(" in used]
-    helpers += [] if p.feasible is None else [_CLAIM]
     return join_lines([_FORM, *helpers, body])
 
 

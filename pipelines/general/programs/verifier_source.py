@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 
 from envgen.core import ir
-from envgen.core.ir import Clause, Equals, Optimise, Problem, Reach, Scalar, WriteSet
+from envgen.core.ir import Clause, Equals, Optimise, Problem, Reach, WriteSet
 from envgen.pipelines.general.programs.emit import (
     Block,
     Doc,
@@ -32,7 +32,7 @@ from envgen.pipelines.general.words.lexicon import outline
 def verifier_source(p: Problem) -> str:
     """The file ``verifier.py`` of ``p``: ``verify(answer, initial, final) -> list of broken rule ids``.
 
-    The ids are those of ``evaluate``: clauses and effects, "layout", "goal", "write_set", "feasible".
+    The ids are those of ``evaluate``: clauses and effects, "layout", "goal", "write_set".
 
     Raises:
         PipelineError: for an expression without an SQL form.
@@ -46,18 +46,13 @@ def verifier_source(p: Problem) -> str:
     rules = _rules(p, scope)
     parts = [
         _head(uses_json=any("json." in line for line in given)),
-        params_line(verifier_params(p)),
+        params_line(p.params),
         *([] if not rules else [_dictionary("RULES", rules)]),
         *(_workflow_parts(p.goal, p, scope) if isinstance(p.goal, Reach) else []),
         form,
         _verify(p, given, attach=len(states) == 2, has_rules=bool(rules)),
     ]
     return join_lines(parts)
-
-
-def verifier_params(p: Problem) -> dict[str, Scalar]:
-    """What the ``PARAMS`` line of a verifier holds: the parameters, and whether there is an answer at all."""
-    return p.params if p.feasible is None else {**p.params, "feasible": p.feasible}
 
 
 def _reads_final(p: Problem) -> bool:
@@ -199,8 +194,6 @@ _VERIFY = '''def verify(answer, initial, final):
         slots = read(answer, db)
         if slots is None:
             return ["layout"]'''
-_CLAIMED = """    if is_claim(answer):
-        return ["feasible"] if PARAMS["feasible"] else []"""
 _ATTACH = '        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))'
 _HOLDS = """
         def holds(query):
@@ -217,8 +210,6 @@ else:"""
 
 def _verify(p: Problem, given: list[str], *, attach: bool, has_rules: bool) -> str:
     head, opened, read = _VERIFY.partition("as db:\n")
-    if p.feasible is not None:
-        head = head.replace("    with", f"{_CLAIMED}\n    with", 1)
     lines = [head + opened + (f"{_ATTACH}\n" if attach else "") + read, *given, _HOLDS]
     broken = "[rule for rule, query in RULES.items() if not holds(query)]" if has_rules else "[]"
     lines.append(f"        broken = {broken}")

@@ -13,8 +13,8 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame, elements
-from envgen.pipelines.general.semantics.layout import frozen, is_claim, match_layout, ordered
-from envgen.pipelines.general.semantics.rewrite import TRUE, changed_as_asked, optimal, truth
+from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, ordered
+from envgen.pipelines.general.semantics.rewrite import TRUE, changed_as_asked, optimal, told, truth
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_VALUES = 20_000
@@ -108,9 +108,7 @@ def evaluate(
 
     ``goal`` stands for Equals, Optimise and the outcome of Reach, ``write_set`` for Reach's unchanged
     rest. The answer is accepted iff all are true. An answer that doesn't fit the layout, in structure
-    or in a slot's type, makes all false. Where the answer may be the claim that none keeps all rules,
-    ``feasible`` stands for that: a wrong claim breaks it, and nothing else. Never raises, whatever
-    ``answer`` holds.
+    or in a slot's type, makes all false. Never raises, whatever ``answer`` holds.
     """
     return rules_of(p).verdicts(initial, answer, initial if final is None else final)
 
@@ -129,9 +127,18 @@ def rule_ids(p: Problem) -> tuple[str, ...]:
         rules.append("goal")
     if isinstance(p.goal, ir.Reach):
         rules.append("write_set")
-    if p.feasible is not None:
-        rules.append("feasible")
     return tuple(rules)
+
+
+def as_told(p: Problem, initial: Tables, answer: JsonValue) -> JsonValue:
+    """``answer`` with the values that rules tell of slots over these rows, whatever else it holds."""
+    values = match_layout(p.layout, answer)
+    found = [one for c in p.clauses if not c.guard and (one := told(c.expr)) is not None]
+    if values is None or not found or not isinstance(p.goal, ir.Reach):
+        return answer
+    rules = rules_of(p)
+    frame = rules.compiler.frame(initial)
+    return fill_layout(p.layout, {**values, **{slot: rules.value(e, frame) for slot, e in found}})
 
 
 class Rules:
@@ -165,13 +172,11 @@ class Rules:
 
     def verdicts(self, initial: Tables, answer: JsonValue, final: Tables) -> dict[str, bool]:
         """See ``evaluate``."""
-        if self.p.feasible is not None and is_claim(answer):
-            return dict.fromkeys(self.ids, True) | {"feasible": not self.p.feasible}
         frame, goal = self.frame(initial, answer, final), self.p.goal
         if frame is None:
             return dict.fromkeys(self.ids, False)
         frame.memo = {}
-        held = {"layout": True, "feasible": True}
+        held = {"layout": True}
         held |= {rule: run(frame) is True for rule, run in self._runs.items()}
         if isinstance(goal, ir.Equals):
             held["goal"] = self._equals(goal, frame)

@@ -9,16 +9,6 @@ from pydantic import JsonValue
 
 from envgen.core.ir import Intervals, Layout, Slot
 
-CLAIM: JsonValue = {"infeasible": True}
-"""The answer that no answer keeps all rules, where a problem's ``feasible`` is not None."""
-
-
-def is_claim(answer: JsonValue) -> bool:
-    """Whether an answer is ``CLAIM``; ``1`` is not ``True``."""
-    return (
-        isinstance(answer, dict) and list(answer) == ["infeasible"] and answer["infeasible"] is True
-    )
-
 
 def slot_paths(layout: Layout, pointer: str = "") -> Iterator[tuple[str, str]]:
     """(slot name, JSON pointer) for each slot of ``layout``, in document order."""

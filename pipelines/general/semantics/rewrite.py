@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from envgen.core import ir
-from envgen.core.ir import Clause, Found, Goal, Node
+from envgen.core.ir import NEAREST, Clause, Found, Goal, Node, Problem
 
 Name = TypeVar("Name", str, int)
 """How a slot is called: by name or by position."""
@@ -178,16 +178,48 @@ def best_rule(goal: ir.Optimise) -> Clause:
     return Clause(id="goal", family="goal", expr=optimal(goal), text_key=goal.text_key)
 
 
-def hidden(goal: Goal) -> frozenset[str]:
-    """Parameters that no prompt states and no solution knows: the optimum that is to be found."""
-    return frozenset((goal.bound.name,)) if isinstance(goal, ir.Optimise) else frozenset()
+def hidden(p: Problem) -> frozenset[str]:
+    """Parameters that no prompt states and no solution knows: an optimum that is to be found."""
+    best = (p.goal.bound.name,) if isinstance(p.goal, ir.Optimise) else ()
+    return frozenset(best) | ({NEAREST} if p.giving_way else frozenset())
 
 
 def truth(clause: Clause) -> Node:
-    """A clause as one expression: true iff the clause holds."""
+    """A clause as one expression, true iff the clause holds: one that gives way is held to ``NEAREST``."""
+    if clause.gives_way:
+        return _nearest(clause)
+    return stated(clause)
+
+
+def stated(clause: Clause) -> Node:
+    """A clause as one expression, as the prompt states it."""
     if clause.guard is None:
         return clause.expr
     return ir.If(test=clause.guard, then=clause.expr, other=TRUE)
+
+
+def _nearest(clause: Clause) -> Node:
+    expr, own = clause.expr, ir.Param(name=str(clause.gives_way))
+    assert isinstance(expr, ir.Cmp)
+    side = "left" if expr.left == own else "right"
+    held: Node = interned(expr.model_copy(update={side: ir.Param(name=NEAREST)}))
+    return held
+
+
+def told(part: Node) -> tuple[str, Node] | None:
+    """A slot that ``part`` says to equal something which no slot decides, and that; else None."""
+    if isinstance(part, ir.Cmp) and part.fn == "=":
+        for slot, value in ((part.left, part.right), (part.right, part.left)):
+            if isinstance(slot, ir.SlotRef) and slot.index is None and not slots_of(value):
+                return slot.slot, value
+    return None
+
+
+def strict(problem: Problem) -> Problem:
+    """``problem`` in which no rule gives way: all are held to what the prompt states."""
+    clauses = tuple(clause.model_copy(update={"gives_way": None}) for clause in problem.clauses)
+    params = {name: value for name, value in problem.params.items() if name != NEAREST}
+    return problem.model_copy(update={"clauses": clauses, "params": params})
 
 
 def conjuncts(expr: Node) -> Iterator[Node]:

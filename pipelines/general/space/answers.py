@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.ir import Problem
-from envgen.pipelines.general.semantics.layout import CLAIM
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import Space, build_model
 from envgen.pipelines.general.space.elimination import (
@@ -26,16 +25,13 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
     """Distinct accepted answers in random order; for Reach ``Plan``s.
 
     Every answer comes from a fresh randomised search as long as those bring new ones, so the first few
-    are diverse; then one complete search gives the rest. Where the claim that there is no answer is right,
-    it comes first. Plans come shortest first and hold no call that
+    are diverse; then one complete search gives the rest. Plans come shortest first and hold no call that
     fails or changes nothing; the same calls in another order are another plan. Ends when all are found
     or after ``steps`` steps.
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
     """
-    if p.feasible is False:
-        yield CLAIM
     if not isinstance(p.goal, ir.Reach):
         model = build_model(p, db)
         yield from map(model.answer, solutions(model, rng, StepBudget(steps)))

@@ -46,8 +46,7 @@ def density(
     That is what a policy does that fills in the submission at random from the tools' rows; where every
     choice has equally many continuations it is the accepted share of the space. Exact where variable
     elimination or a complete search fits in ``steps``; else sampled, with a 99.9 % interval. For Reach it
-    is the chance of a random walk (``walks``). Of an infeasible problem it is 1 / (size of the space + 1):
-    that of a draw from all answers and the claim that none of them is right.
+    is the chance of a random walk (``walks``).
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
@@ -57,9 +56,6 @@ def density(
     compiler = Compiler(p, db)
     space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
     size = float(min(space_size(space), 10**300))
-    if p.feasible is False:
-        share = 1.0 / (size + 1.0)
-        return Density(value=share, low=share, high=share, method="exact", space=size + 1.0)
     model = build_model(p, db, space="conditioned", compiler=compiler)
     value = _exact_share(model, space, steps)
     if value is None:

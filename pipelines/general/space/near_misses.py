@@ -19,9 +19,7 @@ from envgen.pipelines.general.semantics.evaluate import (
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
 from envgen.pipelines.general.semantics.judge import Judge
 from envgen.pipelines.general.semantics.layout import (
-    CLAIM,
     fill_layout,
-    is_claim,
     match_layout,
     plain,
 )
@@ -52,10 +50,8 @@ def near_misses(
     First every answer that differs from ``accepted`` in one slot, those nearest to a bound first; then,
     for rules still short of ``per_clause``, a search for answers that keep all other rules and break this
     one. That search is complete within ``steps`` steps a rule: a rule that gets nothing is unbreakable.
-    ``evaluate`` confirms each. Where the claim that there is no answer is ``accepted``, the searches alone
-    find them; where it may be made and is wrong, it is the near-miss of ``feasible``. For Equals the
-    near-misses of ``goal`` are other values of the slot. For Reach ``accepted`` and the results are
-    ``Plan``s.
+    ``evaluate`` confirms each. For Equals the near-misses of ``goal`` are other values of the slot. For Reach
+    ``accepted`` and the results are ``Plan``s.
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
@@ -63,8 +59,6 @@ def near_misses(
     if isinstance(p.goal, ir.Reach):
         yield from _plan_misses(p, db, accepted, rng, per_clause)
         return
-    if p.feasible is True:
-        yield CLAIM, "feasible"
     finder = Finder(p, db, accepted, rng)
     for rule in finder.rules:
         most = NUM_EQUALS if rule == "goal" and isinstance(p.goal, ir.Equals) else per_clause
@@ -80,9 +74,10 @@ class Finder:
         self.p, self.db, self.rng = p, db, rng
         self.whole = bare_model(p, db, compiler)
         self.compiler = self.whole.compiler
-        self.start = self.whole.values_of(accepted)
-        if self.start is None and not (p.feasible is False and is_claim(accepted)):
+        start = self.whole.values_of(accepted)
+        if start is None:
             raise ValueError("the accepted answer doesn't fit the layout")
+        self.start = start
         self.exprs: dict[str, Node] = {clause.id: truth(clause) for clause in p.clauses}
         goal = goal_truth(p, self.compiler)
         if goal is not None:
@@ -92,9 +87,7 @@ class Finder:
         self._scopes = {rule: self.whole.scope_of(expr) for rule, expr in self.exprs.items()}
 
     def moves(self, rule: str) -> Iterator[list[Any]]:
-        """The one-slot changes of the accepted answer that break ``rule`` and no other; none of a claim."""
-        if self.start is None:
-            return
+        """The one-slot changes of the accepted answer that break ``rule`` and no other."""
         frame, run = self.whole.frame, self._runs[rule]
         for i in self._scopes[rule]:
             others = [
@@ -109,8 +102,6 @@ class Finder:
     def moved(self) -> set[str]:
         """The rules that ``moves`` breaks: all in one pass, which looks at two rules a value mostly."""
         found, frame = set[str](), self.whole.frame
-        if self.start is None:
-            return found
         for i, domain in enumerate(self.whole.domains):
             runs = [(rule, self._runs[rule]) for rule, scope in self._scopes.items() if i in scope]
             for value in domain:

@@ -50,11 +50,15 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         "To finish, make a single call of `submit_result`; the `answer_text` has to be JSON in exactly the "
         "form below, with values in place of the parts in angle brackets:",
     ),
-    "claim": (
-        "If no answer keeps all rules, submit {claim} instead.",
-        "It may be that no answer keeps all rules; the right submission is then {claim}.",
-        "Should there be no answer that keeps every rule, submit {claim} in its place.",
-        "Where the rules can't all be kept by any answer, hand in {claim}.",
+    "way": (
+        "If no answer keeps all of these rules, the last one gives way: keep all the others, and miss its "
+        "bound by as little as can be.",
+        "It may be that no answer keeps all of them; then keep all but the last, and come as near to the "
+        "bound of that one as any such answer does.",
+        "Should there be no answer that keeps every one of them, only the last may be broken, and by no more "
+        "than it must.",
+        "Where they can't all be kept, the last one alone yields: among the answers that keep the others, "
+        "give one that is off its bound by the least.",
     ),
 }  # fmt: skip
 """Frame sentence -> ways to say it; a page's lexicon file may add some."""

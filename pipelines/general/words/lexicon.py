@@ -74,8 +74,6 @@ class PromptContent:
     goal: Goal
     params: dict[str, Scalar]
     fields: dict[str, JsonValue]
-    twins: bool = False
-    """Whether the answer may be the claim that there is none: ``Problem.feasible`` is not None."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,8 @@ class Lexicon:
     """Slot name pattern ("hotel_{i}") -> what stands in the answer format ("hotel name")."""
     reach: Callable[[Fields, tuple[Clause, ...]], Reach] | None = None
     """Problem.fields and effects -> the goal, with its write set, ``escalate_when`` and key."""
-    twins: Callable[[Fields, tuple[Clause, ...]], bool] | None = None
-    """Problem.fields and clauses -> whether the answer may be the claim that there is none."""
+    gives_way: Callable[[Fields, tuple[Clause, ...]], tuple[Clause, ...]] | None = None
+    """Problem.fields and clauses -> the clauses, one of which may give way."""
 
     def __post_init__(self) -> None:
         """Refuse a sentence that reads what another one writes; openings stand apart."""
@@ -189,8 +187,9 @@ class Lexicon:
         goal: Goal = next(asked, Satisfy())
         if effects and self.reach is not None:
             goal = self.reach(fields, effects)
-        twins = self.twins is not None and self.twins(fields, clauses)
-        return PromptContent(slots, layout, clauses, goal, params, fields, twins)
+        if self.gives_way is not None and isinstance(goal, Satisfy):
+            clauses = self.gives_way(fields, clauses)
+        return PromptContent(slots, layout, clauses, goal, params, fields)
 
 
 def suffix(way: int) -> str:

@@ -7,7 +7,6 @@ anything else than the problem.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +23,6 @@ from envgen.core.ir import (
     Relation,
     Scalar,
 )  # fmt: skip
-from envgen.pipelines.general.semantics.layout import CLAIM
 from envgen.pipelines.general.semantics.rewrite import hidden, nodes_of
 from envgen.pipelines.general.words.answer_format import answer_format, format_notes
 from envgen.pipelines.general.words.frames import HEADINGS, POLICY
@@ -57,11 +55,10 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
         PipelineError: if the lexicon can't state the problem exactly, e.g. a clause differs from what
             its sentence means, or a parameter is never stated.
     """
-    clauses = tuple(sorted(p.clauses, key=lambda clause: clause.source == "policy"))
-    params = {name: value for name, value in p.params.items() if name not in hidden(p.goal)}
-    body = PromptContent(
-        p.slots, p.layout, clauses, p.goal, params, dict(p.fields), p.feasible is not None
-    )
+    last = {"policy": 2, "prompt": 0}
+    clauses = tuple(sorted(p.clauses, key=lambda c: 1 if c.gives_way else last[c.source]))
+    params = {name: value for name, value in p.params.items() if name not in hidden(p)}
+    body = PromptContent(p.slots, p.layout, clauses, p.goal, params, dict(p.fields))
     rendered = _render(body, p.relations, lexicon)
     try:
         read = parse(rendered.text, p.relations, lexicon, policy_text=rendered.policy_text)
@@ -126,15 +123,14 @@ def _render(body: PromptContent, relations: Sequence[Relation], lexicon: Lexicon
         if goal.escalate_text_key:
             lines["policy"].append(("escalate", goal.escalate_text_key, fields))
     page.listed(lexicon.framed("rules", fields), lines["prompt"])
+    if any(clause.gives_way for clause in body.clauses):
+        page.text += f"\n{lexicon.framed('way', fields)}\n"
     page.listed(lexicon.framed("notes", fields), list(_notes(body, relations, lexicon)))
     policy.listed(POLICY, lines["policy"])
     start = len(page.text) + 1
     shape = answer_format(body.layout, body.slots, relations, lexicon.placeholders, lexicon.words)
     notes = format_notes(body.layout, body.slots, lexicon.words)
     submit = lexicon.framed("submit", fields)
-    if body.twins:
-        claim = lexicon.framed("claim", fields).replace("{claim}", json.dumps(CLAIM))
-        notes = [claim, *notes]
     page.text = "\n".join([f"{page.text}\n{submit}", "```json", shape, "```", *notes])
     page.spans["layout"] = [(start, len(page.text))]
     shift = 1  # the policy starts with its heading: the empty line before it goes
@@ -181,7 +177,7 @@ def parse(
     fields |= {} if name == "default" else {"opening": name}
     submit = lexicon.framed("submit", fields)
     lines = rest.partition(f"\n{submit}\n")[0].split("\n")
-    headings = {"", POLICY, *(lexicon.framed(name, fields) for name in HEADINGS)}
+    headings = {"", POLICY, *(lexicon.framed(name, fields) for name in (*HEADINGS, "way"))}
     sentences: list[tuple[str, Fields]] = []
     for line in (*lines, *policy_text.split("\n")):
         if line in headings:

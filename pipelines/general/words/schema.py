@@ -8,7 +8,7 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Layout, Node, Problem, Query, Reach, Slot
 from envgen.core.types import PublicRule, Schema
-from envgen.pipelines.general.semantics.layout import CLAIM, slot_paths
+from envgen.pipelines.general.semantics.layout import slot_paths
 from envgen.pipelines.general.semantics.rewrite import conjuncts
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import fixed_columns, linked_columns
@@ -21,8 +21,7 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
 
     Leaves carry ``x-source`` ("hotels.name"), ``x-where`` ({"city": "/0/city"}: the column equals what
     stands at that pointer; {"city": {"const": "Hangzhou"}}: it equals a constant of the prompt) and
-    ``x-intervals``; the root of a workflow's schema carries ``x-walk``. Where the answer may be the claim
-    that there is none, that is the second form of an ``anyOf``.
+    ``x-intervals``; the root of a workflow's schema carries ``x-walk``.
     ``db`` is not read today: ranges come from the slots alone, so that a schema serves every re-seed.
 
     Raises:
@@ -32,11 +31,6 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
     schema = _node(p.layout, p, pointers)
     if isinstance(p.goal, Reach):
         schema["x-walk"] = p.goal.max_calls
-    if p.feasible is not None:
-        assert isinstance(CLAIM, dict)
-        return {
-            "anyOf": [schema, closed({name: {"const": value} for name, value in CLAIM.items()})]
-        }
     return schema
 
 

@@ -69,8 +69,8 @@ def game_of(seed: int) -> tuple[WorkflowGame, Problem, Tables]:
 
 def test_whoever_adds_up_to_the_budget_is_right_where_rows_meet_it_and_not_here() -> None:
     """Sabotage: the budget is moved to what the right items come to, as it was set before."""
-    game, problem, tables = game_of(42)
-    assert "budget" in problem.params
+    games = map(game_of, range(20))
+    game, problem, tables = next(g for g in games if "budget" in g[1].params and not g[0].due)
     assert not game.passes(rows_that_add_up(game))
     spent = _granted(game, problem)
     met = problem.model_copy(update={"params": {**problem.params, "budget": spent}})
@@ -108,10 +108,9 @@ def test_players_of_bounds_and_constant_claims_are_measured() -> None:
     assert found.exact_sum == 0.0
     assert found.at_bound is not None
     assert found.best >= found.at_bound
-    assert found.constant is not None
-    assert 0.0 < found.constant < 0.5  # what must be escalated
+    assert found.constant == 0.0  # what is escalated names a row
     stored = found.model_dump()
     assert "met_bounds" in stored
     bare = found.model_copy(update={"exact_sum": None}).model_dump()
     assert "exact_sum" not in bare
-    assert rows_at_bounds(game_of(42)[0])
+    assert rows_at_bounds(game_of(5)[0])

@@ -91,14 +91,14 @@ def test_plans_are_judged_as_the_semantics_judge(domain: str, level: int) -> Non
     game, draws = WorkflowGame(problem, tables), Random(level)
     if game.due:
         pytest.skip("to be escalated")
-    right = 0
+    right, answer = 0, next(solve(problem, tables, Random(level))).answer
     whole = list(next(solve(problem, tables, Random(level))).calls)
     plans: list[Any] = [whole, game.first_fit(), game.greedy(), game.first_row()]
     plans += [draws.sample(whole, draws.randint(0, len(whole))) for _ in range(60)]
     for plan in plans:
         final = apply_plan(problem, tables, plan).final
         right += game.passes(plan)
-        assert game.passes(plan) == accepted(problem, tables, {"outcome": "done"}, final)
+        assert game.passes(plan) == accepted(problem, tables, answer, final)
     assert right
 
 
@@ -115,9 +115,7 @@ def gold(draft: Draft, folder: Path) -> GoldRun:
 
 def drafted(domain: str, level: int) -> Draft:
     found = (attempted(domain, level, n) for n in range(9))
-    return next(
-        d for d in found if isinstance(d, Draft) and d.problem and d.problem.feasible is not False
-    )
+    return next(d for d in found if isinstance(d, Draft) and d.problem and d.problem.feasible)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

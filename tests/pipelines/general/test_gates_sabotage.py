@@ -33,7 +33,7 @@ from envgen.pipelines.general.gates import (
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
 from envgen.pipelines.general.programs.verifier_source import verifier_source
-from envgen.pipelines.general.semantics.evaluate import accepted, rules_of
+from envgen.pipelines.general.semantics.evaluate import accepted, as_told, rules_of
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.sandboxes.verifier import VerifierInput
 
@@ -226,14 +226,9 @@ def test_collateral_catches_a_verifier_without_a_write_set(run: Callable[..., Ga
     assert run(soundness.collateral, replace(draft, verifier=wrapped)).status is GateStatus.FAILED
 
 
-@pytest.mark.parametrize(
-    ("domain", "level"), [("orders", 5), pytest.param("timetable", 5, marks=pytest.mark.slow)]
-)
-def test_unrequested_catches_a_write_set_that_is_too_wide(
-    domain: str, level: int, run: Callable[..., GateResult]
-) -> None:
+def test_unrequested_catches_a_write_set_that_is_too_wide(run: Callable[..., GateResult]) -> None:
     """Asked to drop one section, an agent dropped another one, too: every other gate judges by the IR."""
-    draft = draft_of(domain, level)
+    draft = draft_of("orders", 5)
     problem = draft.problem
     assert problem is not None
     assert isinstance(problem.goal, Reach)
@@ -393,9 +388,9 @@ def test_mutation_catches_code_that_no_probe_reaches(run: Callable[..., GateResu
 
 @cache
 def held() -> Draft:
-    """Refunds are due, unless the customer's account is on hold."""
+    """Refunds are due, unless some delivered item cost too much."""
     drafts = (attempted("orders", 5, n) for n in range(99))
-    return next(d for d in drafts if isinstance(d, Draft) and "on hold" in d.policy_text)
+    return next(d for d in drafts if isinstance(d, Draft) and "Escalation" in d.policy_text)
 
 
 def test_mutation_probes_databases_on_which_to_escalate(hosts: Hosts, tmp_path: Path) -> None:
@@ -412,7 +407,11 @@ def test_mutation_probes_databases_on_which_to_escalate(hosts: Hosts, tmp_path: 
             paths = sorted(folder.glob("escalating-*"))
             assert paths
             for path in paths:
-                plain = [VerifierInput({"outcome": o}, path, path) for o in ("escalated", "done")]
+                told = as_told(draft.problem, trial.rows(path), {"outcome": "", "dearest": ""})
+                assert isinstance(told, dict)
+                plain = [
+                    VerifierInput({**told, "outcome": o}, path, path) for o in ("escalated", "done")
+                ]
                 assert {(dumps(one.answer), path, path) for one in plain} <= tried
                 right, wrong = hosts.verifier.verify_many(draft.verifier, plain)
                 assert right.broken == ()
@@ -439,7 +438,7 @@ VERIFIERS = (
     ("a bound moved", lambda: draft_of("trip", 3), r" (<|>)= :param", r" \1 :param"),
     ("a bound let go", search, r">= \(SELECT COUNT\(\*\)", ">= -1 + (SELECT COUNT(*)"),
     ("a rule that nobody stated", search, r"return broken$",
-     'return broken or (["early"] if answer["time"]["start"] < 600 else [])'),
+     'return broken or (["early"] if answer["time"]["start"] < 780 else [])'),
     ("a rule about names that nobody stated", search, r"return broken$",
      'return broken or (["room"] if answer["room"] > "P" else [])'),
     ("a state that does not matter", workflow, r"AND o\.status = '\w+'", ""),

@@ -32,7 +32,7 @@ from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates import meaning, mutation, soundness
 from envgen.pipelines.general.gates.trial import Hosts, Trial
 from envgen.pipelines.general.semantics.calls import Call
-from envgen.pipelines.general.semantics.evaluate import evaluate, rules_of
+from envgen.pipelines.general.semantics.evaluate import as_told, evaluate, rules_of
 from envgen.pipelines.general.semantics.replies import apply_plan
 from envgen.pipelines.general.semantics.rewrite import conjuncts
 from envgen.pipelines.general.semantics.tables import Tables
@@ -78,7 +78,8 @@ def plan_of(task: Held) -> tuple[Call, ...]:
 def broken(task: Held, plan: tuple[Call, ...]) -> set[str]:
     """The rules that a plan breaks, its outcome being done; calls that a tool refuses do nothing."""
     final = apply_plan(task.problem, task.tables, plan).final
-    held = evaluate(task.problem, task.tables, {"outcome": "done"}, final)
+    told = as_told(task.problem, task.tables, {"outcome": "done", "urgent": ""})
+    held = evaluate(task.problem, task.tables, told, final)
     return {rule for rule, ok in held.items() if not ok}
 
 
@@ -221,17 +222,6 @@ def test_a_share_of_drafted_workflow_tasks_must_be_escalated_and_reads_like_the_
     assert not any(escalates(level(1).problem, rng(seed)) for seed in range(50))
 
 
-def test_a_share_of_siblings_must_be_escalated() -> None:
-    found = []
-    for seed in range(60):
-        task = tasks().reseeded(level(5).problem, rng(seed, "family"))
-        assert task is not None
-        other = tasks().sibling(*task, rng(seed, "sibling"))
-        if other is not None:
-            found.append(due(other, task.tables))
-    assert 0 < sum(found) < len(found) / 2
-
-
 # --- sabotage --------------------------------------------------------------------------------------
 
 
@@ -291,7 +281,8 @@ def test_the_rules_of_an_escalated_task_are_held_against_a_re_seed(
     draft = drafted(5, escalated=True)
     with closing(Trial(draft, hosts, tmp_path, ProceduralAuthor(), seed=1)) as trial:
         assert trial.escalated
-        assert trial.gold.answer == {"outcome": "escalated"}
+        assert isinstance(trial.gold.answer, dict)
+        assert trial.gold.answer["outcome"] == "escalated"
         assert not trial.gold_plan
         assert meaning.binding(trial).status is GateStatus.PASSED
         assert mutation.mutants_killed(trial).status is GateStatus.PASSED

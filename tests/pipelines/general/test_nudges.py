@@ -13,6 +13,7 @@ from envgen.core.types import CallRecord, GoldRun
 from envgen.pipelines.general.difficulty.facts import facts
 from envgen.pipelines.general.gates.nudges import EACH, Nudged, nudged
 from envgen.pipelines.general.semantics.calls import Plan
+from envgen.pipelines.general.semantics.evaluate import as_told
 from envgen.pipelines.general.semantics.replies import evaluate_plan
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
@@ -36,7 +37,8 @@ def task(domain: str, level: int) -> tuple[Problem, Tables, Plan, list[Nudged]]:
 
 
 def right(problem: Problem, tables: Tables, plan: Plan) -> bool:
-    return all(evaluate_plan(problem, tables, plan).values())
+    told = Plan(plan.calls, as_told(problem, tables, plan.answer))
+    return all(evaluate_plan(problem, tables, told).values())
 
 
 @pytest.mark.parametrize(("domain", "level"), [("itops", 6), ("orders", 6)])

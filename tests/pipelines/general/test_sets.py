@@ -41,7 +41,7 @@ def tasks() -> Tasks:
 @cache
 def task(scene: str, seed: int = 0) -> Hardened:
     draws = rng(seed, scene)
-    found = tasks()._over_rows(tasks().blueprint.begin(scene, draws), draws)
+    found = tasks()._over_rows(tasks().blueprint.begin(scene, draws), draws, 1.0)
     assert found is not None
     return found
 
