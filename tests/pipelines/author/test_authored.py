@@ -172,7 +172,8 @@ def test_a_panel_that_passes_too_often_has_the_author_harden_the_page(tmp_path: 
     authored: Any = Dataset.open(summary.path).manifest.funnel["authored"]
     rounds = authored[0]["rounds"]
     assert [one["stage"] for one in rounds] == ["panel", "panel"]
-    assert authored[0]["rate"] == rounds[1]["rate"] > 0.3
+    nearest = min(one["rate"] for one in rounds)
+    assert authored[0]["rate"] == nearest > 0.3
     met, _ = run(tmp_path / "met", {}, panel=("gold",), panel_episodes=1, target_pass="0.5..1")
     assert met.kept == 1
 
