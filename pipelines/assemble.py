@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.families import EVERYWHERE, find_family
 from envgen.core.types import Evidence, GateStatus, Id, Record
 from envgen.pipelines.boundary import failure
 from envgen.pipelines.partial import partial_folder
@@ -86,7 +87,8 @@ def assemble(
         progress: called after each draft.
 
     Raises:
-        ConfigError: if ``out`` exists, or drafts are of several families.
+        ConfigError: if ``out`` exists, drafts are of several families, or their family's record says
+            nothing of a gate.
         PipelineError: if no draft was proven; the hint tells why.
         ResumeError: if ``OUT.partial`` holds another configuration's work.
     """
@@ -107,6 +109,7 @@ def assemble(
             (validator,) = own.values()
             results = _proven(partial / "proofs.jsonl", validator, drafts, workers, progress)
     evidence, rejected, reasons = _sorted_out(results)
+    _require_known(families.pop(), evidence)
     kept = [draft for draft in drafts if draft.task.spec.id in evidence][:most]
     if not kept:
         why = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
@@ -140,6 +143,15 @@ class _SortedOut(NamedTuple):
     rejected: Counter[str]
     """By the gate that failed first."""
     reasons: Counter[str]
+
+
+def _require_known(family: str, evidence: Mapping[str, Evidence]) -> None:
+    known = {*EVERYWHERE, *find_family(family).gates}
+    if left := sorted({gate.gate for one in evidence.values() for gate in one} - known):
+        raise ConfigError(
+            f"family {family!r} says nothing of its gates {', '.join(map(repr, left))}",
+            "name in Family.gates what each reads that the generator did not, or INWARD",
+        )
 
 
 def _sorted_out(results: Sequence[TaskValidation]) -> _SortedOut:

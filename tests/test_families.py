@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,14 @@ from tiny_dataset import write_tiny_dataset
 
 from envgen.core import families
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.families import find_family
+from envgen.core.families import EVERYWHERE, INWARD, OWN, find_family
+from envgen.core.types import Record
+from envgen.environments.hosts import PACKAGE_DATA
+from envgen.pipelines import assemble as assembling
+from envgen.pipelines.code.revalidate import PROVEN_BY
+from envgen.pipelines.general.gates.dataset import AGREEMENT
+from envgen.pipelines.general.gates.prove import GATES
+from envgen.pipelines.packed import gates as packed
 from envgen.pipelines.validate import validate
 from envgen.store.dataset import Dataset
 from envgen.store.subset import merge
@@ -224,3 +234,59 @@ def _with_spec(source: Dataset, path: Path, name: str, **changed: str) -> Datase
         spec = files.spec.model_copy(update=changed)
         writer.add_task(files.model_copy(update={"spec": spec}))
         return writer.finish()
+
+
+def test_the_witness_table_names_every_gate() -> None:
+    """``docs/design.md`` holds what the families' records say, and these name every gate that there is."""
+    known = {name: {*EVERYWHERE, *find_family(name).gates} for name in OWN}
+    general = {AGREEMENT, *dict(GATES), *packed.GATES, *packed.NEEDS_IR}
+    assert general <= known["general"]
+    assert set(PROVEN_BY) <= known["code"]
+    for shipped in ("trip_planning", "search_questions", "interpreter_problems", "proofs"):
+        for task in Dataset.open(PACKAGE_DATA / shipped).tasks.values():
+            assert {gate.gate for gate in task.evidence} <= known[task.family]
+    written = {name for path in (ROOT / "pipelines").rglob("*.py") for name in _gates(path)}
+    assert written - set().union(*known.values()) == set()
+    table = _witness_table()
+    assert table in (ROOT / "docs/design.md").read_text(), f"it should hold:\n{table}"
+
+
+def _gates(path: Path) -> Iterator[str]:
+    """The literal names of the gates whose results a module makes."""
+    makers = {"passed", "failed", "_passed", "_failed", "outcome", "not_applicable", "_gate"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        named = node.args[:1] if called in makers else []
+        named += [k.value for k in node.keywords if called == "GateResult" and k.arg == "gate"]
+        yield from (n.value for n in named if isinstance(n, ast.Constant) and type(n.value) is str)
+
+
+def _witness_table() -> str:
+    """A row for each gate that reads something else than its generator, and one for a family's others."""
+    lines = ["| family | gates | what they read that the generator did not |", "|---|---|---|"]
+    for family, gates in [("every", EVERYWHERE), *((n, find_family(n).gates) for n in OWN)]:
+        inward = ", ".join(f"`{gate}`" for gate, reads in gates.items() if reads == INWARD)
+        lines += [
+            f"| {family} | `{g}` | {reads} |" for g, reads in gates.items() if reads != INWARD
+        ]
+        lines += [f"| {family} | {inward} | inward |"] if inward else []
+    return "\n".join(lines) + "\n"
+
+
+def test_a_gate_that_no_record_names_makes_no_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Nothing(Record):
+        """A config without settings."""
+
+    untold = dataclasses.replace(find_family("proof"), gates={"checked": INWARD})
+    monkeypatch.setattr(assembling, "find_family", lambda name: untold)
+    proofs = Dataset.open(PACKAGE_DATA / "proofs")
+    name = next(iter(proofs.own_task_ids))
+    files = proofs.task_files(name)
+    environment = proofs.environment_files(files.spec.environment_id).bundle()
+    draft = assembling.TaskDraft(environment, files, group=name)
+    with pytest.raises(ConfigError, match=r"'proof' says nothing of its gates .*'near_proofs'"):
+        assembling.assemble(Nothing(), tmp_path / "out", [draft], name="untold", workers=1)

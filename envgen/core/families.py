@@ -30,6 +30,13 @@ OWN = {
     "proof": "envgen.pipelines.proof.family:PROOF",
 }
 """The families of envgen itself."""
+INWARD = "inward"
+"""Of a gate that holds what was generated against the data that it was generated from, or that tries only
+what we thought of: it proves consistency."""
+EVERYWHERE = dict.fromkeys(
+    ("files", "stored", "evidence", "differences", "tables", "card", "played", "canary"), INWARD
+)
+"""Gates that no family has for itself."""
 
 
 def takes_an_answer(name: str) -> ToolSpec:
@@ -84,6 +91,9 @@ class Family:
     """Further columns of ``envgen list``."""
     legend: tuple[str, ...] = ()
     """Lines below the table that explain them."""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    """Gate -> what in the world it reads that the generator did not, so that it could have disagreed; or
+    ``INWARD``. ``assemble`` takes no evidence of a gate that isn't named here."""
     is_proven: Callable[[Evidence], bool] = lambda evidence: True
     """Whether nothing is left unproven of a task with this evidence: ``filter --proof strict``."""
 

@@ -42,6 +42,15 @@ CODE = Family(
         " a blind guess; a patch that an earlier one or another sandbox tells the answer passes, too, where"
         " the judging machine can't forget (envgen doctor, docs/code.md)",
     ),
+    gates={
+        "gold": "the repository's own tests, on its maintainers' change",
+        "empty_patch": "the same tests, on the commit before",
+        "tests_alone": "the same tests, with no other part of the change",
+        "fail_to_pass": "what the tests' own framework reports of each, before and after",
+        "pass_to_fail": "the same of tests that passed before",
+        "stable": "the same tests, run again",
+        "verdicts": "the tests' own assertions, with other values expected",
+    },
     is_proven=is_proven,
     about="""\
 **Code tasks.** Each is a real change of a public repository at a real commit: code, tests and gold patch are

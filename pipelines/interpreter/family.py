@@ -1,6 +1,6 @@
 """The family of code-interpreter tasks: a problem, a Jupyter kernel, and one answer."""
 
-from envgen.core.families import Family
+from envgen.core.families import INWARD, Family
 
 INTERPRETER = Family(
     name="interpreter",
@@ -15,6 +15,11 @@ INTERPRETER = Family(
     sessions=32,
     packed=True,
     shipped="package:interpreter_problems",
+    gates={
+        "derived_twice": INWARD,
+        "near_answers": INWARD,
+        "computed": "SymPy, NumPy, SciPy or pandas, where gold's code calls them; elsewhere inward",
+    },
     about="""\
 **Code-interpreter tasks.** Each answer was derived by two methods written apart, and a third time by code in
 the very kernel that agents use. Answers are compared by their type; near ones were refused.""",

@@ -1,6 +1,6 @@
 """The family of proofs: a statement, a proof system, and a checker that decides."""
 
-from envgen.core.families import Family
+from envgen.core.families import INWARD, Family
 from envgen.core.types import ToolSpec
 from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS
 
@@ -38,6 +38,13 @@ PROOF = Family(
     measured=False,
     packed=True,
     shipped="package:proofs",
+    gates={
+        "checked": INWARD,
+        "true": "all rows of the truth table, or small groups and lattices: what is true, where proofs are"
+        " made by rules (nothing of Metamath)",
+        "needed": "the same truth table without each hypothesis",
+        "near_proofs": INWARD,
+    },
     about="""\
 **Proofs.** Each statement has a proof that a small checker accepts. Truth tables or finite models, which know
 no rules, agree that statements of logic and algebra are true, and near-proofs of them were \

@@ -1,6 +1,6 @@
 """The family of search tasks: a question whose answer stands in a corpus, and one answer."""
 
-from envgen.core.families import Family
+from envgen.core.families import INWARD, Family
 
 SEARCH = Family(
     name="search",
@@ -16,6 +16,15 @@ SEARCH = Family(
     measured=False,
     packed=True,
     shipped="package:search_questions",
+    gates=dict.fromkeys(("unique", "chain", "minimal", "near_answers", "leak", "prior"), INWARD)
+    | {
+        "unstated": "the documents' texts: numbers, years and names that no fact holds",
+        "single_search": "what the search engine shows of the texts",
+        "quotes": "the documents' texts, for what a model quotes of them",
+        "verified": "agents that look up each candidate in conversations of their own (told: by one model or"
+        " several)",
+        "judged": "a judge's verdicts in conversations of its own, and the quotes that it gives",
+    },
     about="""\
 **Search tasks.** Each question has exactly one answer in its corpus, and needs every clue: both were counted
 over all documents. No single search shows the answer of a question that takes several documents. Documents

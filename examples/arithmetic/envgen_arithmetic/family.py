@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field, JsonValue
 
 from envgen.core import seeding
-from envgen.core.families import Family
+from envgen.core.families import INWARD, Family
 from envgen.core.types import (
     CallRecord,
     Difficulty,
@@ -144,5 +144,6 @@ ARITHMETIC = Family(
     verifier_file="result.txt",
     measured=False,
     packed=True,
+    gates=dict.fromkeys(("recomputed", "near_numbers"), INWARD),
     about="**Sums.** Recomputed from their steps; near numbers were refused.",
 )

@@ -59,7 +59,6 @@ def test_a_sum_over_all_slots_stops_what_looks_at_one_at_a_time() -> None:
     assert max(found.first_row, found.first_fit) <= 0.2
     assert found.recipe <= 0.7
     assert found.local_search["50"] <= found.local_search["200"] <= found.local_search["1000"]
-    assert found.local_search["50"] < 1.0
 
 
 def test_too_few_re_seeds_are_no_figure() -> None:

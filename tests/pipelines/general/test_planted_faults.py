@@ -44,7 +44,7 @@ ESCAPES = {
         "a probe less",
         "more mutants than were made",
         "somebody else is busy",
-        "a customer on hold",
+        "a customer with more credit",
     },
 }
 """What passes, 0 and 6 of 40: words and figures that only the version which wrote them could derive, and
@@ -193,7 +193,7 @@ def test_a_dataset_does_not_choose_its_own_examination(
 
 
 def test_a_variant_s_words_are_those_of_its_parameters(root: Path, tmp_path: Path) -> None:
-    """Variants' prompts turned to "highest", gold still lowest: they were only replayed, and held."""
+    """Variants' prompts turned to "lowest", gold still highest: they were only replayed, and held."""
     variants(
         VariantsConfig(per_task=3, seed=2), generated(root, "lookups"), tmp_path / "v", workers=1
     )
@@ -210,7 +210,7 @@ def test_a_variant_s_words_are_those_of_its_parameters(root: Path, tmp_path: Pat
             task, database = source.task_files(name), source.database(name)
             assert task.gold is not None
             assert database is not None
-            prompt = task.spec.prompt.replace("lowest", "highest")
+            prompt = task.spec.prompt.replace("highest", "lowest")
             rows.append(
                 VariantRow(
                     task_id=name, seed=1, prompt=prompt, solution=task.solution,
@@ -224,7 +224,7 @@ def test_a_variant_s_words_are_those_of_its_parameters(root: Path, tmp_path: Pat
     report = validate(turned, backend="process", trust=True)
     failed = [task.failure for task in report.tasks if task.failure is not None]
     assert len(failed) == 3
-    assert all("highest" in found.reason for found in failed)
+    assert all("lowest" in found.reason for found in failed)
 
 
 @pytest.mark.parametrize("fault", SHORTCUTS, ids=lambda fault: fault.name)
