@@ -32,6 +32,8 @@ from envgen.store.dataset import Dataset
 _TRIES = 20
 """Rows drawn for one level-1 task."""
 _SIBLING_TRIES = 4
+_HARDER_TRIES = 3
+"""Draws of a step that makes a task easier, of which the hardest is taken."""
 _EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
 """Work spent on the density of a lineage step: exact where that is quick, else a sampled bound."""
 
@@ -191,16 +193,33 @@ def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
 
 
 def _step(state: _TaskState) -> _TaskState | None:
-    """One level up by the first operator, in random order, that gives a task."""
+    """One level up by the first operator, in random order, that gives a task.
+
+    A step after which more random answers are right is drawn anew: rows decide as much as rules do.
+    """
     level = state.level + 1
     rand = rng(state.seed, state.domain, level, identity(state.problem))
     operators = state.tasks.blueprint.operators(state.level)
     for operator in rand.sample(operators, len(operators)):
-        harder = state.tasks.harder(operator, state.problem, rand)
-        if harder is not None:
-            lineage = (*state.lineage, _lineage_step(operator.name, level, harder))
-            return replace(state, level=level, lineage=lineage, **harder._asdict())
+        before = state.lineage[-1].density if state.lineage else None
+        drawn: list[_TaskState] = []
+        for _ in range(_HARDER_TRIES):
+            harder = state.tasks.harder(operator, state.problem, rand)
+            if harder is None:
+                break
+            found = _lineage_step(operator.name, level, harder)
+            lineage = (*state.lineage, found)
+            drawn.append(replace(state, level=level, lineage=lineage, **harder._asdict()))
+            if before is None or found.density is None or found.density.low <= before.high:
+                return drawn[-1]
+        if drawn:
+            return min(drawn, key=_density)
     return None
+
+
+def _density(state: _TaskState) -> float:
+    found = state.lineage[-1].density
+    return found.value if found else 0.0
 
 
 def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:

@@ -19,6 +19,7 @@ from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import rng
 from envgen.core.types import Id
+from envgen.pipelines.general import author
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page_file
 from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
@@ -184,3 +185,20 @@ def test_unknown_domains_are_refused() -> None:
 def test_it_is_an_author() -> None:
     author: Author = AUTHOR
     assert author.name == "procedural"
+
+
+def test_a_step_that_makes_a_task_easier_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one draw a step, the last one of this ladder makes it ten million times as easy."""
+    request = DraftRequest(domain="orders", level=7)
+
+    def last_step() -> bool:
+        draft = ProceduralAuthor().draft(request, 0)
+        assert isinstance(draft, Draft)
+        before, after = (step.density for step in draft.lineage[-2:])
+        assert before is not None
+        assert after is not None
+        return after.low > before.high
+
+    assert not last_step()
+    monkeypatch.setattr(author, "_HARDER_TRIES", 1)
+    assert last_step()

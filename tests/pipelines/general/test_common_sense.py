@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import combinations, islice
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from drafts import attempted
 
 from envgen.core.ir import Reach
+from envgen.core.seeding import rng
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.space.answers import solve
 
@@ -46,6 +50,8 @@ def test_nobody_sits_in_two_meetings_at_once(level: int) -> None:
     assert pairs >= 3
 
 
+TOWNS = "Athens Dublin Helsinki Lisbon London Prague Riga Sofia Vienna Warsaw Zagreb"
+ZONES = {town: town for town in TOWNS.split()} | {"Porto": "Lisbon"}
 BELOW = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -125,3 +131,28 @@ def test_no_wish_at_the_desk_is_for_what_was_passed() -> None:
             wished = [draft.tables["sections"][e["section"]]["course"] for e in own]
             assert len(set(wished)) == len(wished)
             assert not {c for c in wished if valid(draft.tables, student, c)}
+            waiting = [
+                draft.tables["sections"][e["section"]] for e in own if e["status"] == "waiting"
+            ]
+            for one, two in combinations(waiting, 2):  # an audit: gold enrolled one in two at once
+                assert one["day"] != two["day"] or (
+                    one["ends"] <= two["starts"] or two["ends"] <= one["starts"]
+                )
+
+
+def test_clocks_of_towns_are_those_of_the_time_zone_database() -> None:
+    """The rooms keep Central European time; an audit found Porto and Dublin two hours apart."""
+    blueprint = load_tasks("meetings").blueprint
+    offices: dict[Any, Any] = {}
+    for seed in range(20):
+        structure = blueprint.begin("place", rng(seed, "clocks"))
+        offices |= blueprint.draw_tables(structure, rng(seed, "rows"))["offices"]
+    assert len(offices) == len(ZONES)
+    for town, office in offices.items():
+        for month in (1, 7):
+            noon = datetime(2026, month, 15, 12)
+            there, here = (
+                noon.replace(tzinfo=ZoneInfo(f"Europe/{z}")) for z in (ZONES[town], "Rome")
+            )
+            ahead = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
+            assert timedelta(minutes=office["minutes_ahead"]) == ahead, town
