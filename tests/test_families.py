@@ -252,7 +252,7 @@ def test_the_witness_table_names_every_gate() -> None:
 
 
 def _gates(path: Path) -> Iterator[str]:
-    """The literal names of the gates whose results a module makes."""
+    """Gate names that a module passes as literals."""
     makers = {"passed", "failed", "_passed", "_failed", "outcome", "not_applicable", "_gate"}
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
@@ -264,7 +264,7 @@ def _gates(path: Path) -> Iterator[str]:
 
 
 def _witness_table() -> str:
-    """A row for each gate that reads something else than its generator, and one for a family's others."""
+    """One row per outward gate, and one row for all inward gates of a family."""
     lines = ["| family | gates | what they read that the generator did not |", "|---|---|---|"]
     for family, gates in [("every", EVERYWHERE), *((n, find_family(n).gates) for n in OWN)]:
         inward = ", ".join(f"`{gate}`" for gate, reads in gates.items() if reads == INWARD)

@@ -31,12 +31,11 @@ OWN = {
 }
 """The families of envgen itself."""
 INWARD = "inward"
-"""Of a gate that holds what was generated against the data that it was generated from, or that tries only
-what we thought of: it proves consistency."""
+"""Marks a gate that judges by the generator's own data, or by attacks of our own: it proves consistency."""
 EVERYWHERE = dict.fromkeys(
     ("files", "stored", "evidence", "differences", "tables", "card", "played", "canary"), INWARD
 )
-"""Gates that no family has for itself."""
+"""Gates shared by all families."""
 
 
 def takes_an_answer(name: str) -> ToolSpec:
@@ -92,8 +91,8 @@ class Family:
     legend: tuple[str, ...] = ()
     """Lines below the table that explain them."""
     gates: Mapping[str, str] = field(default_factory=dict)
-    """Gate -> what in the world it reads that the generator did not, so that it could have disagreed; or
-    ``INWARD``. ``assemble`` takes no evidence of a gate that isn't named here."""
+    """Maps each gate to what it reads that the generator did not, or to ``INWARD``. ``assemble`` refuses
+    evidence of a gate that is missing here."""
     is_proven: Callable[[Evidence], bool] = lambda evidence: True
     """Whether nothing is left unproven of a task with this evidence: ``filter --proof strict``."""
 

@@ -33,7 +33,7 @@ _TRIES = 20
 """Rows drawn for one level-1 task."""
 _SIBLING_TRIES = 4
 _HARDER_TRIES = 3
-"""Draws of a step that makes a task easier, of which the hardest is taken."""
+"""Most draws of one hardening step; if all make the task easier, the hardest is kept."""
 _EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
 """Work spent on the density of a lineage step: exact where that is quick, else a sampled bound."""
 
@@ -195,7 +195,7 @@ def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
 def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task.
 
-    A step after which more random answers are right is drawn anew: rows decide as much as rules do.
+    A step that raises the density is drawn again, with other rows.
     """
     level = state.level + 1
     rand = rng(state.seed, state.domain, level, identity(state.problem))

@@ -8,7 +8,7 @@ _GENERATED = """
     planted_rows diversity form recipe
 """
 _PACKED = "empty guesses probes"
-"""Of an environment that somebody packed, beside many of the others."""
+"""Gates of packed environments only."""
 
 GENERAL = Family(
     name="general",

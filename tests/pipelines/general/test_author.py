@@ -188,7 +188,7 @@ def test_it_is_an_author() -> None:
 
 
 def test_a_step_that_makes_a_task_easier_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one draw a step, the last one of this ladder makes it ten million times as easy."""
+    """With a single draw, the last step raises this ladder's density ten million times."""
     request = DraftRequest(domain="orders", level=7)
 
     def last_step() -> bool:
