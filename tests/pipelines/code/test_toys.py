@@ -247,5 +247,6 @@ def test_tests_that_only_the_change_lets_load(language: CodeLanguage, tmp_path: 
     verifier = CodeVerifier(workspace, found.tests)
     empty = verifier.verify_patch(b"")
     assert empty.value == 0
-    assert empty.reasons[0].startswith("not_built: ")
+    missing = f"fail_to_pass: {new.fail_to_pass} is missing"
+    assert empty.reasons[0].startswith(("not_built: ", missing)), empty.reasons
     assert verifier.verify_patch(lie).value == 0
