@@ -28,6 +28,7 @@ from envgen.core.errors import (
 )
 from envgen.core.jsonvalues import clean_text
 from envgen.core.registry import near_names
+from envgen.core.turns import MAX_ACTION_CHARS, Action, parse_action
 from envgen.core.types import (
     CallRecord,
     Message,
@@ -38,7 +39,6 @@ from envgen.core.types import (
     ToolCall,
     ToolSpec,
 )
-from envgen.environments.actions import MAX_ACTION_CHARS, Action, parse_action
 from envgen.environments.hosts import open_dataset
 from envgen.environments.places import AgentKilledError, Place, Places
 from envgen.environments.rendering import clip, message_dict, render_messages

@@ -23,8 +23,8 @@ from gymnasium.vector.utils import (
 )
 
 from envgen.core.sampler import sample_message_call, sample_schema
+from envgen.core.turns import encode_message
 from envgen.core.types import Message, Schema, ToolSpec
-from envgen.environments.actions import encode_message
 
 _HEADER = 8
 _BYTES_PER_CHAR = 4

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 import envgen
-from envgen.environments.actions import encode_message
+from envgen.core.turns import encode_message
 from envgen.environments.general import GeneralEnv
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding, load_encoding

@@ -17,7 +17,7 @@ import envgen
 from envgen.cli.command import LeafCommand, imported, readable_errors
 from envgen.cli.console import remark, talk
 from envgen.cli.settings import texts
-from envgen.core.errors import ConfigError, DatasetError, EnvgenError, StoreError
+from envgen.core.errors import ConfigError, DatasetError, EnvgenError, StoreError, install_hint
 from envgen.core.families import family_names, find_family
 from envgen.core.registry import near_names
 
@@ -221,6 +221,15 @@ def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lam
     return code if isinstance(code, int) else 0
 
 
+def _extra_of(module: str | None) -> str | None:
+    """The extra that brings a module, if there is one and it is not installed."""
+    from envgen.cli.machine import missing
+
+    name = (module or "").partition(".")[0]
+    lacking = missing().items()
+    return next((e for e, names in lacking if name in [n.replace("-", "_") for n in names]), None)
+
+
 def _failed(error: Exception) -> int:
     """Tell what went wrong; what is nobody's mistake but ours is raised again."""
     match error:
@@ -232,6 +241,9 @@ def _failed(error: Exception) -> int:
             return 0
         case OSError():
             text, hint = str(error), OS_HINTS.get(error.errno or 0, "check the path")
+        case ModuleNotFoundError() if extra := _extra_of(error.name):
+            text = f"this needs {error.name}, which is not installed"
+            hint = install_hint(extra)
         case click.exceptions.NoArgsIsHelpError():
             remark(error.format_message())
             return 2

@@ -29,6 +29,7 @@ class ServeEnv(EnvServerConfig, Command):
         "--task ID": "task_ids",
         "--family NAME": "families",
         "--allow-host NAME": "allow_hosts",
+        "--api-key-env NAME": "api_key_env",
         "--mcp WHERE": "mcp",
         "--episode-seed N": "episode_seed",
     }
@@ -36,6 +37,7 @@ class ServeEnv(EnvServerConfig, Command):
         "envgen serve env ds/",
         "envgen serve env ds/ --split train --port 0 --json server.json",
         "envgen serve env ds/ --host 0.0.0.0 --api-key-env SERVE_KEY",
+        "envgen serve env ds/ --agents-port 8001 --json server.json",
         "envgen serve env ds/ --mcp stdio --task TASK --json verdict.json",
     )
 
@@ -71,17 +73,28 @@ class ServeEnv(EnvServerConfig, Command):
         server = EnvServer(self.dataset, self.config())
         if server.warning:
             remark(f"warning: {server.warning}")
-        write_json(self.figures, server.card())
+        if server.made_key and self.figures not in (None, STDOUT):
+            _write(self.figures, pretty(server.card()), 0o600)
+        else:
+            write_json(self.figures, server.card())
         say(server.url)
+        if server.agents_url:
+            remark(f"agents play at {server.agents_url}, and reach nothing else there")
+        if server.made_key and self.figures is None:
+            remark(
+                f"clients must send the key {server.made_key}; --json FILE writes it there instead"
+            )
         n = len(server.episodes)
         remark(f"serving {n} task{'s' * (n != 1)}; Ctrl-C stops it")
         server.run()
         remark("stopped")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file that somebody may read at any time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(mode)
     part.write_text(text, encoding="utf-8")
     part.replace(path)

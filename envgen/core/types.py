@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -42,7 +42,31 @@ Schema = dict[Label, Json]
 
 FamilyName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 """Of a kind of tasks; ``envgen.core.families`` finds what there is to know of it."""
+_NAMES_WITHIN = ("properties", "patternProperties", "$defs", "definitions")
+_VALUES = ("enum", "const", "default", "examples")
+
+
+def published(schema: Schema) -> Schema:
+    """A JSON Schema without ``x-`` keywords, at which some models' servers refuse a whole request."""
+    found: Schema = {}
+    for key, part in schema.items():
+        if key in _VALUES:
+            found[key] = part
+        elif key in _NAMES_WITHIN and isinstance(part, dict):
+            found[key] = {name: _published(one) for name, one in part.items()}
+        elif not key.startswith("x-"):
+            found[key] = _published(part)
+    return found
+
+
+def _published(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_published(one) for one in part]
+    return published(part) if isinstance(part, dict) else part
+
+
 Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 Style = Literal["reasoning", "agent", "thinking-agent"]
 """What a model was asked to do in an episode: to think, to call tools, or to call tools while it thinks."""
 
@@ -117,11 +141,11 @@ class ToolSpec(Record):
     errors: tuple[ToolErrorSpec, ...] = ()
 
     def openai(self) -> dict[str, Any]:
-        """The tool in the form of OpenAI's ``tools`` parameter."""
+        """The tool in the form of OpenAI's ``tools`` parameter, without hints that are not JSON Schema."""
         function = {
             "name": self.name,
             "description": self.description,
-            "parameters": self.parameters,
+            "parameters": published(self.parameters),
         }
         return {"type": "function", "function": function}
 

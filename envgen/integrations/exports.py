@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from envgen.core.errors import ConfigError, StoreError
+from envgen.core.types import SPLITS
 from envgen.core.version import VERSION
 from envgen.integrations.harbor import write_harbor
 from envgen.integrations.nemo_export import write_nemo
-from envgen.integrations.openenv import SPLITS
 from envgen.integrations.sessions import Episodes
 from envgen.store.dataset import Dataset
 
@@ -324,9 +324,7 @@ def _write_parquet(dataset: Dataset, episodes: Episodes, folder: Path) -> None:
             }
         )  # fmt: skip
     folder.mkdir()
-    for (
-        split
-    ) in SPLITS:  # both files that a trainer must be given are there, whatever splits there are
+    for split in SPLITS:  # a trainer must be given two files, whatever splits there are
         found = rows.get(split) or next(iter(rows.values()))
         pq.write_table(pa.Table.from_pylist(found), folder / f"{split}.parquet")
 

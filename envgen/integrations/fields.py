@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
-from envgen.core.limits import Json, Label, Text, Whole
+from envgen.core.limits import Json, Label, Whole
+from envgen.core.turns import MAX_CALLS_A_MESSAGE
 
-MOST_CALLS = 64
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
@@ -25,53 +25,6 @@ class ResetBody(_Body):
     """The client's own name of it; handed back in ``state``."""
 
 
-class CallBody(_Body):
-    """A call of one tool."""
-
-    name: Label
-    arguments: dict[Label, Json] | Text = Field(default_factory=dict)
-    """An object, or its JSON text."""
-    id: Label | None = None
-    type: Label = "function"
-
-
-class NestedCall(_Body):
-    """OpenAI's form of a call."""
-
-    function: CallBody
-    id: Label | None = None
-    type: Label = "function"
-
-
-class TurnBody(_Body):
-    """A turn of the agent: an assistant message, with all calls that it makes at once."""
-
-    content: Text | None = None
-    tool_calls: Annotated[list[CallBody | NestedCall], Field(max_length=MOST_CALLS)] | None = None
-    role: Literal["assistant"] = "assistant"
-    reasoning: Text | None = None
-    metadata: dict[Label, Json] = Field(default_factory=dict)
-
-    def message(self) -> dict[str, JsonValue]:
-        """As an environment steps it."""
-        found: dict[str, JsonValue] = {"content": self.content or ""}
-        if self.reasoning is not None:
-            found["reasoning"] = self.reasoning
-        if self.tool_calls is not None:
-            calls = [c.function if isinstance(c, NestedCall) else c for c in self.tool_calls]
-            found["tool_calls"] = [{"name": c.name, "arguments": c.arguments} for c in calls]
-        return found
-
-
-class ToolCallBody(_Body):
-    """OpenEnv's ``CallToolAction``."""
-
-    type: Literal["call_tool"] = "call_tool"
-    tool_name: Label
-    arguments: dict[Label, Json] = Field(default_factory=dict)
-    metadata: dict[Label, Json] = Field(default_factory=dict)
-
-
 class ListToolsBody(_Body):
     """OpenEnv's ``ListToolsAction``."""
 
@@ -83,7 +36,7 @@ class SocketMessage(_Body):
     """A message of OpenEnv's WebSocket."""
 
     type: Label
-    data: Json = Field(default_factory=dict)
+    data: Any = Field(default_factory=dict)
 
 
 class RpcBody(_Body):
@@ -91,7 +44,7 @@ class RpcBody(_Body):
 
     jsonrpc: Literal["2.0"]
     method: Label
-    params: dict[Label, Json] = Field(default_factory=dict)
+    params: dict[Label, Any] | None = None
     id: Whole | Label | None = None
 
 
@@ -112,7 +65,7 @@ ACTION_SCHEMA: dict[str, Any] = {
         "content": {"type": "string", "description": "words; empty where tools are called"},
         "tool_calls": {
             "type": "array",
-            "maxItems": MOST_CALLS,
+            "maxItems": MAX_CALLS_A_MESSAGE,
             "items": {
                 "type": "object",
                 "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},

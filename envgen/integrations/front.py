@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from secrets import token_urlsafe
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,7 +24,7 @@ try:
     from starlette.requests import ClientDisconnect, HTTPConnection, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route, WebSocketRoute
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.websockets import WebSocket
 except ImportError as error:
     raise MissingExtraError(
@@ -36,8 +37,6 @@ from envgen.integrations.fields import (
     STATE_SCHEMA,
     ResetBody,
     SplitBody,
-    ToolCallBody,
-    TurnBody,
 )
 from envgen.integrations.mcp_door import McpDoor
 from envgen.integrations.openenv import TaskApi, opened, state, talk
@@ -51,8 +50,8 @@ logger = logging.getLogger(__name__)
 B = TypeVar("B", bound=BaseModel)
 
 _INVALID_REQUEST = -32600
-_NAMED = 64
-"""Characters of the name that a client gives its MCP session."""
+_NAME_CHARS = (16, 64)
+"""Least and most characters of the name that a client gives its MCP session."""
 
 
 class AsciiResponse(JSONResponse):
@@ -66,15 +65,33 @@ class AsciiResponse(JSONResponse):
 class EnvFront:
     """Routes requests to sessions, checks keys and bodies, and answers errors."""
 
-    def __init__(self, seats: Seats, config: EnvServerConfig, key: str | None) -> None:
-        self._seats, self._config, self._key = seats, config, key
+    def __init__(
+        self,
+        seats: Seats,
+        config: EnvServerConfig,
+        keys: Collection[str] = (),
+        agents: tuple[str, int] | None = None,
+    ) -> None:
+        """Serve ``seats`` to whoever has one of ``keys``.
+
+        Args:
+            seats: the sessions.
+            config: its limits.
+            keys: that clients send; none: nobody is asked.
+            agents: URL and port of the door that is for agents alone; None: they come by the same.
+        """
+        self._seats, self._config, self._keys, self._agents = seats, config, tuple(keys), agents
         self._tasks = TaskApi(seats.episodes)
         self._door = McpDoor(seats, config.max_body_bytes)
-        self._named: dict[str, str] = {}
-        """The names that clients gave their MCP sessions -> ids."""
+        self._named: dict[tuple[str, str], asyncio.Task[Seat]] = {}
+        """Key and name of a client's MCP session -> the place, once its episode has begun."""
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """The application."""
+        inner = self._app()
+        return inner if self._agents is None else _Doors(inner, self._agents[1])
+
+    def _app(self) -> Starlette:
         gets: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/": self._about,
             "/metadata": self._about,
@@ -119,7 +136,7 @@ class EnvFront:
         """
 
         async def mcp(scope: Scope, receive: Receive, send: Send) -> None:
-            self._require_welcome(HTTPConnection(scope))
+            self._owner(HTTPConnection(scope))
             try:
                 await self._door.handle(seat, scope, receive, send)
             finally:
@@ -151,7 +168,7 @@ class EnvFront:
 
         async def answer(request: Request) -> Response:
             try:
-                self._require_welcome(request)
+                request.state.owner = self._owner(request)
                 return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=499)
@@ -162,15 +179,16 @@ class EnvFront:
 
         return answer
 
-    def _require_welcome(self, request: HTTPConnection) -> None:
+    def _owner(self, request: HTTPConnection) -> str:
+        """The key that a welcome client sent; empty where none is asked for."""
         host = request.headers.get("host", "")
-        if self._key is None:
+        if not self._keys:
             names = {name.lower() for name in (self._config.host, *self._config.allow_hosts)}
             if "*" not in names:
                 require_host(host, names)
             require_own_page(request.headers.get("origin"), host)
-            return
-        require_key(request.headers.get("authorization", ""), self._key)
+            return ""
+        return require_key(request.headers.get("authorization", ""), self._keys)
 
     # ------------------------------------------------------------------ what there is
 
@@ -223,14 +241,21 @@ class EnvFront:
 
     async def _open(self, request: Request) -> Response:
         body = await self._body(request, ResetBody)
-        seat = self._seats.open()
+        seat = await self._begun(request.state.owner, body)
+        seat.name = body.episode_id
+        opening = seat.session.opening
+        assert opening is not None
+        at = "" if self._agents is None else self._agents[0]
+        return AsciiResponse(ticket(seat, opening, at), 201)
+
+    async def _begun(self, owner: str, body: ResetBody) -> Seat:
+        seat = self._seats.open(owner)
         try:
-            opening = await self._seats.reset(seat, body.task_id, body.seed)
+            await self._seats.reset(seat, body.task_id, body.seed)
         except BaseException:
             await self._seats.close(seat)
             raise
-        seat.name = body.episode_id
-        return AsciiResponse(ticket(seat, opening), 201)
+        return seat
 
     async def _state(self, request: Request) -> Response:
         return AsciiResponse(state(self._seat(request)))
@@ -243,12 +268,9 @@ class EnvFront:
         seat = self._seat(request)
         raw = await self._raw(request)
         if isinstance(raw, dict) and "tool_name" in raw:
-            call = _checked(raw, ToolCallBody)
-            await self._seats.call(seat, call.tool_name, call.arguments)
+            await self._seats.call(seat, raw["tool_name"], raw.get("arguments"))
         else:
-            turn = _checked(raw, TurnBody)
-            plain = turn.tool_calls is None and turn.reasoning is None
-            await self._seats.say(seat, turn.content or "" if plain else turn.message())
+            await self._seats.say(seat, raw)
         outcome = seat.session.outcome
         return AsciiResponse(
             {"text": outcome.text, **{k: v for k, v in state(seat).items() if k != "episode_id"}}
@@ -257,7 +279,7 @@ class EnvFront:
     async def _peek(self, request: Request) -> Response:
         """OpenEnv's ``/reset``, which keeps nothing: what an episode begins with."""
         body = await self._body(request, ResetBody)
-        seat = self._seats.open()
+        seat = self._seats.open(request.state.owner)
         try:
             return AsciiResponse(opened(await self._seats.reset(seat, body.task_id, body.seed)))
         finally:
@@ -272,7 +294,7 @@ class EnvFront:
         )
 
     def _seat(self, request: Request) -> Seat:
-        return self._seats.find(request.path_params["id"])
+        return self._seats.find(request.path_params["id"], owner=request.state.owner)
 
     # ------------------------------------------------------------------ MCP and OpenEnv
 
@@ -282,14 +304,17 @@ class EnvFront:
         await self._door.handle(seat, scope, receive, send)
 
     async def _mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """MCP of a session that the client names: ``/mcp?session=NAME``, and ``task_id`` or ``seed``."""
+        """MCP of a session that the client names: ``/mcp?session=NAME``, and ``task_id`` or ``seed``.
+
+        DELETE ends it. Whoever knows the name is that client, so that names must be hard to guess.
+        """
         connection = HTTPConnection(scope)
-        self._require_welcome(connection)
-        query = connection.query_params
+        owner, query = self._owner(connection), connection.query_params
         name = query.get("session", "")
-        if not 0 < len(name) <= _NAMED:
+        if not _NAME_CHARS[0] <= len(name) <= _NAME_CHARS[1]:
             text = (
-                "Name your session: /mcp?session=NAME, perhaps with &task_id=ID or &seed=N. "
+                f"Name your session by {_NAME_CHARS[0]} to {_NAME_CHARS[1]} characters that nobody can "
+                f"guess, such as /mcp?session={token_urlsafe(12)}, perhaps with &task_id=ID or &seed=N. "
                 "Each name has an episode of its own."
             )
             error = {"code": _INVALID_REQUEST, "message": text}
@@ -297,33 +322,45 @@ class EnvFront:
                 scope, receive, send
             )
             return
-        await self._door.handle(await self._by_name(name, query), scope, receive, send)
+        if scope["method"] == "DELETE":
+            begun = self._live().get((owner, name))
+            if begun is None:
+                raise GoneError(
+                    "there is no such session", "it was closed, or nobody used it for long"
+                )
+            await self._seats.close(await asyncio.shield(begun))
+            await Response(status_code=204)(scope, receive, send)
+            return
+        await self._door.handle(await self._by_name(owner, name, query), scope, receive, send)
 
-    async def _by_name(self, name: str, query: Mapping[str, str]) -> Seat:
-        with contextlib.suppress(GoneError):
-            return self._seats.find(self._named.get(name, ""))
-        seed: str | int | None = query.get("seed")
-        if isinstance(seed, str) and seed.isdecimal() and len(seed) < 20:
-            seed = int(seed)
-        body = _checked({"task_id": query.get("task_id"), "seed": seed}, ResetBody)
-        seat = self._seats.open()
-        known = {one for one in self._named if self._named[one] in self._seats}
-        self._named = {one: self._named[one] for one in known} | {name: seat.id}
-        try:
-            await self._seats.reset(seat, body.task_id, body.seed)
-        except BaseException:
-            await self._seats.close(seat)
-            raise
+    async def _by_name(self, owner: str, name: str, query: Mapping[str, str]) -> Seat:
+        begun = self._live().get((owner, name))
+        if begun is None:
+            seed: str | int | None = query.get("seed")
+            if isinstance(seed, str) and seed.isdecimal() and len(seed) < 20:
+                seed = int(seed)
+            body = _checked({"task_id": query.get("task_id"), "seed": seed}, ResetBody)
+            # Known at once, so that of two first requests one begins the episode, and both wait for it.
+            begun = self._named[owner, name] = asyncio.ensure_future(self._begun(owner, body))
+        seat = await asyncio.shield(begun)
         seat.name = name
         return seat
 
+    def _live(self) -> dict[tuple[str, str], asyncio.Task[Seat]]:
+        """The named sessions that are there; the others are forgotten."""
+        for key, begun in list(self._named.items()):
+            failed = begun.done() and (begun.cancelled() or begun.exception() is not None)
+            if failed or (begun.done() and begun.result().id not in self._seats):
+                del self._named[key]
+        return self._named
+
     async def _socket(self, socket: WebSocket) -> None:
         try:
-            self._require_welcome(socket)
+            owner = self._owner(socket)
         except ApiError as error:
             await socket.send_denial_response(_told(error))
             return
-        await talk(self._seats, socket)
+        await talk(self._seats, socket, owner)
 
     # ------------------------------------------------------------------ bodies
 
@@ -344,6 +381,21 @@ class EnvFront:
             raise ApiError(f"The body is not valid JSON: {error}", code="invalid_json") from error
 
 
+class _Doors:
+    """Agents' addresses at a port of their own, and everything else at the other."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app, self._port = app, port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what has come to the right door."""
+        if scope["type"] in ("http", "websocket") and scope["path"] != "/health":
+            at_agents = (scope.get("server") or ("", None))[1] == self._port
+            if at_agents != scope["path"].startswith("/agents/"):
+                scope = {**scope, "path": "/nothing", "raw_path": b"/nothing"}
+        await self._app(scope, receive, send)
+
+
 class _Asgi:
     """A method as an ASGI application, its errors told to the client."""
 
@@ -358,11 +410,11 @@ class _Asgi:
             await _told(error)(scope, receive, send)
 
 
-def ticket(seat: Seat, opening: Opening) -> dict[str, Any]:
+def ticket(seat: Seat, opening: Opening, agents: str = "") -> dict[str, Any]:
     """What whoever opened an episode gets: its id, its beginning, and the address of its tools."""
     return {
         "id": seat.id,
-        "mcp": f"/agents/{seat.key}/mcp",
+        "mcp": f"{agents}/agents/{seat.key}/mcp",
         "task_id": opening.task_id,
         "text": opening.text,
         "messages": opening.messages,

@@ -93,10 +93,8 @@ def server(seats: Seats, of: Callable[[Any], Awaitable[Seat]]) -> Server[Any]:
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         seat = await of(context)
         try:
-            text, wrong = (
-                (await seats.call(seat, params.name, dict(params.arguments or {}))).text,
-                False,
-            )
+            outcome = await seats.call(seat, params.name, params.arguments)
+            text, wrong = outcome.text, outcome.failed
         except EnvgenError as error:  # the episode is over, or its environment broke
             text, wrong = str(error), True
         return types.CallToolResult(

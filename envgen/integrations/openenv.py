@@ -18,21 +18,19 @@ from envgen.core.errors import ConfigError, EnvgenError
 from envgen.core.families import find_family
 from envgen.core.jsonvalues import JsonError, loads
 from envgen.core.limits import fault
+from envgen.core.types import SPLITS
 from envgen.integrations.fields import (
     ListToolsBody,
     ResetBody,
     RpcBody,
     SocketMessage,
     SplitBody,
-    ToolCallBody,
-    TurnBody,
 )
 from envgen.integrations.own_thread import OWN_THREAD, Answered
 from envgen.integrations.seats import FullError, GoneError, Seat, Seats
 from envgen.integrations.sessions import Episodes, Opening, StepResult
 
-SPLITS = ("train", "validation", "test")
-_METHOD_NOT_FOUND, _INVALID_PARAMS, _SERVER_ERROR = -32601, -32602, -32000
+_METHOD_NOT_FOUND, _SERVER_ERROR = -32601, -32000
 
 
 class _WireError(Exception):
@@ -96,15 +94,10 @@ class Talk:
                 "done": False,
             }
         if kind == "call_tool":
-            call = ToolCallBody.model_validate(data)
-            outcome = self._call(call.tool_name, call.arguments)
-            told = {"tool_name": call.tool_name, "result": outcome.text, "error": None}
+            outcome = self._call(data.get("tool_name"), data.get("arguments"))
+            told = {"tool_name": data.get("tool_name"), "result": outcome.text, "error": None}
             return "observation", stepped(outcome, told)
-        turn = TurnBody.model_validate(data)
-        message: str | dict[str, Any] = turn.message()
-        if turn.tool_calls is None and turn.reasoning is None:
-            message = turn.content or ""
-        return "observation", stepped(self._seats.play(self._seat, lambda one: one.say(message)))
+        return "observation", stepped(self._seats.play(self._seat, lambda one: one.say(data)))
 
     def _state(self, data: Any) -> tuple[str, dict[str, Any]]:
         return "state", state(self._seat)
@@ -118,18 +111,15 @@ class Talk:
         if body.method != "tools/call":
             told = {"code": _METHOD_NOT_FOUND, "message": f"Method not found: {body.method[:80]}"}
             return "mcp", {**answer, "error": told}
-        name, arguments = body.params.get("name"), body.params.get("arguments", {})
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            told = {"code": _INVALID_PARAMS, "message": "params are {name, arguments}"}
-            return "mcp", {**answer, "error": told}
+        params = body.params or {}
         try:
-            outcome = self._call(name, arguments)
+            outcome = self._call(params.get("name"), params.get("arguments"))
         except EnvgenError as error:
             return "mcp", {**answer, "error": {"code": _SERVER_ERROR, "message": str(error)}}
         content = [{"type": "text", "text": outcome.text}]
-        return "mcp", {**answer, "result": {"content": content, "isError": False}}
+        return "mcp", {**answer, "result": {"content": content, "isError": outcome.failed}}
 
-    def _call(self, name: str, arguments: dict[str, Any]) -> StepResult:
+    def _call(self, name: Any, arguments: Any) -> StepResult:
         return self._seats.play(self._seat, lambda session: session.call(name, arguments))
 
     def _tools(self, schema: str = "input_schema") -> list[dict[str, Any]]:
@@ -146,16 +136,17 @@ class Talk:
     }  # fmt: skip
 
 
-async def talk(seats: Seats, socket: WebSocket) -> None:
+async def talk(seats: Seats, socket: WebSocket, owner: str) -> None:
     """Answer a client until it closes, goes away, or does nothing for long.
 
     Args:
         seats: of the server.
         socket: not accepted yet.
+        owner: the key that the client sent.
     """
     await socket.accept()
     try:
-        seat = seats.open()
+        seat = seats.open(owner, held=True)
     except FullError as error:
         told = {"message": str(error), "code": "CAPACITY_REACHED"}
         await socket.send_text(_wire("error", told))

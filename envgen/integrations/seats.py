@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -40,9 +40,12 @@ class Seat:
         id: known to whoever opened it; it reads rewards.
         key: for the agent alone: it calls tools.
         name: the client's own name of the episode.
+        owner: the key that opened it, which alone reaches it by its id; empty where no key is asked for.
+        held: whether a client's socket stands for it.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, owner: str, held: bool) -> None:
+        self.owner, self.held = owner, held
         self.id, self.key = secrets.token_urlsafe(18), secrets.token_urlsafe(18)
         self.name: str | None = None
         self.session = session
@@ -79,29 +82,36 @@ class Seats:
     def __contains__(self, id: object) -> bool:
         return id in self._by_id
 
-    def open(self) -> Seat:
-        """A new place.
+    def open(self, owner: str = "", *, held: bool = False) -> Seat:
+        """A new place; the oldest whose episode is over, and that no socket holds, is given up for it.
 
         Raises:
             FullError: if there are too many.
         """
         if len(self._by_id) >= self.most:
-            raise FullError(
-                f"{self.most} sessions are open, the most that this server takes",
-                "close some, or start it with --max-sessions",
-            )
-        seat = Seat(self.episodes.session())
+            over = [
+                one for one in self._by_id.values() if one.session.outcome.done and not one.held
+            ]
+            if not over:
+                raise FullError(
+                    f"{self.most} sessions are open, the most that this server takes",
+                    "close some, or start it with --max-sessions",
+                )
+            oldest = min(over, key=lambda one: one.used)
+            self._forget(oldest)
+            self._pool.submit(_end, oldest)
+        seat = Seat(self.episodes.session(), owner, held)
         self._by_id[seat.id] = self._by_key[seat.key] = seat
         return seat
 
-    def find(self, name: str, *, agent: bool = False) -> Seat:
-        """The place of this id, or of this key of an agent.
+    def find(self, name: str, *, agent: bool = False, owner: str = "") -> Seat:
+        """The place of this id that ``owner`` opened, or of this key of an agent.
 
         Raises:
             GoneError: if there is none.
         """
         found = (self._by_key if agent else self._by_id).get(name)
-        if found is None:
+        if found is None or not (agent or found.owner == owner):
             raise GoneError("there is no such session", "it was closed, or nobody used it for long")
         return found
 
@@ -109,11 +119,11 @@ class Seats:
         """Begin an episode; see ``begin``."""
         return await self._threaded(seat, partial(self.begin, seat, task_id, seed))
 
-    async def say(self, seat: Seat, message: str | Mapping[str, JsonValue]) -> StepResult:
+    async def say(self, seat: Seat, message: JsonValue) -> StepResult:
         """A turn; see ``Session.say``."""
         return await self.do(seat, lambda session: session.say(message))
 
-    async def call(self, seat: Seat, name: str, arguments: Mapping[str, JsonValue]) -> StepResult:
+    async def call(self, seat: Seat, name: JsonValue, arguments: JsonValue) -> StepResult:
         """A call; see ``Session.call``."""
         return await self.do(seat, lambda session: session.call(name, arguments))
 
@@ -174,13 +184,17 @@ class Seats:
                 raise
             finally:
                 seat.used = time.monotonic()
+                if seat.session.outcome.done:  # its sandbox is gone, and leaves room for another's
+                    seat.family = ""
 
     async def close(self, seat: Seat) -> None:
         """Give a place up; harmless a second time."""
-        if self._by_id.pop(seat.id, None) is None:
-            return
+        if self._forget(seat):
+            await self.hop(partial(_end, seat))
+
+    def _forget(self, seat: Seat) -> bool:
         self._by_key.pop(seat.key, None)
-        await self.hop(partial(_end, seat))
+        return self._by_id.pop(seat.id, None) is not None
 
     async def sweep(self) -> None:
         """Give up, now and then, what nobody uses; runs until it is cancelled."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from envgen.store.dataset import Dataset
 
 try:
     import uvicorn
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 except ImportError as error:
     raise MissingExtraError(
         "serving environments needs Starlette, uvicorn and mcp 2", install_hint("env-server")
@@ -44,10 +45,11 @@ class EnvServer:
     Args:
         dataset: a folder, ``package:NAME``, or an open ``Dataset``.
         config: which episodes, port, limits.
-        key: what clients must send; None: what ``config.api_key_env`` names.
+        key: what clients may send beside the keys that ``config.api_key_env`` names.
 
     Attributes:
         port: where it listens.
+        agents_url: of the door for agents alone, if it has a port of its own.
         seats: the open sessions.
         warning: what is unsafe about the address; empty if nothing.
 
@@ -60,18 +62,28 @@ class EnvServer:
         self, dataset: str | Path | Dataset, config: EnvServerConfig, *, key: str | None = None
     ) -> None:
         self.config = config
-        key = key or secret(config.api_key_env, required=config.api_key_env is not None)
+        keys = [*([key] if key else []), *_keys(config)]
+        self.made_key = ""
+        if config.agents_port is not None and not keys:
+            self.made_key = secrets.token_urlsafe(24)
+            keys = [self.made_key]
         self.episodes = Episodes(dataset, config)
         self.seats = _seats(self.episodes, config)
-        self._socket = listen(config.host, config.port)
-        self.port = int(self._socket.getsockname()[1])
+        self._sockets = [listen(config.host, config.port)]
+        agents, self.agents_url = None, ""
+        if config.agents_port is not None:
+            self._sockets.append(listen(config.host, config.agents_port))
+            port = int(self._sockets[1].getsockname()[1])
+            self.agents_url = _url(config.host, port)
+            agents = (self.agents_url, port)
+        self.port = int(self._sockets[0].getsockname()[1])
         self.warning = ""
-        if config.host not in LOOPBACK and key is None:
+        if config.host not in LOOPBACK and not keys:
             self.warning = (
                 f"anyone who reaches {config.host}:{self.port} can play here and read rewards; "
                 "set --api-key-env, or bind 127.0.0.1"
             )
-        app = EnvFront(self.seats, config, key).app()
+        app = EnvFront(self.seats, config, keys, agents).app()
         self._server = QuietServer(_uvicorn(app, config))
 
     @property
@@ -81,9 +93,11 @@ class EnvServer:
 
     def card(self) -> dict[str, object]:
         """Return what a client needs, as JSON."""
+        made = {"agents_url": self.agents_url, "key": self.made_key}
         return {
             "url": self.url,
             "port": self.port,
+            **{name: value for name, value in made.items() if value},
             "dataset": self.episodes.dataset.manifest.name,
             "tasks": len(self.episodes),
             "max_sessions": self.config.max_sessions,
@@ -93,16 +107,20 @@ class EnvServer:
     def run(self) -> None:
         """Serve until Ctrl-C, SIGTERM or ``stop``; open sessions are given up then."""
         try:
-            self._server.run(sockets=[self._socket])
+            self._server.run(sockets=self._sockets)
         finally:
-            self._socket.close()
+            self._hang_up()
 
     async def serve(self) -> None:
         """Serve as a task of the running event loop; ``ready`` waits until it answers."""
         try:
-            await self._server.serve(sockets=[self._socket])
+            await self._server.serve(sockets=self._sockets)
         finally:
-            self._socket.close()
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        for one in self._sockets:
+            one.close()
 
     async def ready(self) -> None:
         """Wait until the server answers requests."""
@@ -120,9 +138,7 @@ class EnvServer:
             yield self
 
 
-def make_app(
-    dataset: str | Path | Dataset, *, key: str | None = None, **settings: Any
-) -> Starlette:
+def make_app(dataset: str | Path | Dataset, *, key: str | None = None, **settings: Any) -> ASGIApp:
     """The server as an ASGI application, for a host of its own.
 
     Args:
@@ -131,10 +147,11 @@ def make_app(
         settings: of ``EnvServerConfig``.
     """
     config = EnvServerConfig(**settings)
-    return EnvFront(_seats(Episodes(dataset, config), config), config, key).app()
+    keys = [key] if key else []
+    return EnvFront(_seats(Episodes(dataset, config), config), config, keys).app()
 
 
-def serve_app(app: Starlette, host: str = "0.0.0.0", port: int = 8000) -> None:
+def serve_app(app: ASGIApp, host: str = "0.0.0.0", port: int = 8000) -> None:
     """Serve an application of ``make_app`` until Ctrl-C."""
     uvicorn.Server(_uvicorn(app, EnvServerConfig(host=host, port=port))).run()
 
@@ -143,7 +160,7 @@ def _seats(episodes: Episodes, config: EnvServerConfig) -> Seats:
     return Seats(episodes, most=config.max_sessions, idle_s=config.idle_s, threads=config.threads)
 
 
-def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
+def _uvicorn(app: ASGIApp, config: EnvServerConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=config.host,
@@ -159,6 +176,11 @@ def _uvicorn(app: Starlette, config: EnvServerConfig) -> uvicorn.Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
+
+
+def _keys(config: EnvServerConfig) -> list[str]:
+    found = (secret(name, required=True) for name in config.api_key_env)
+    return [key for key in found if key]
 
 
 def _url(host: str, port: int) -> str:
@@ -189,7 +211,7 @@ def serve_one(
         ConfigError: if there is no such task, or the port can't be had.
     """
     episodes = Episodes(dataset, config)
-    key = secret(config.api_key_env, required=config.api_key_env is not None)
+    keys = _keys(config)
     place = listen(config.host, config.port) if over == "http" else None
 
     async def play() -> None:
@@ -201,7 +223,7 @@ def serve_one(
             if place is None:
                 await serve_stdio(seats, seat)
             else:
-                app = EnvFront(seats, config, key).agent_app(seat, lambda one: tell(state(one)))
+                app = EnvFront(seats, config, keys).agent_app(seat, lambda one: tell(state(one)))
                 ready(f"{_url(config.host, place.getsockname()[1])}/mcp")
                 await QuietServer(_uvicorn(app, config)).serve(sockets=[place])
             tell(state(seat))

@@ -7,7 +7,7 @@ get the same reward everywhere.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class StepResult(NamedTuple):
     """How the episode ended."""
     results: tuple[str, ...] = ()
     """The same results, one for each call."""
+    failed: bool = False
+    """Whether the last call did nothing: refused, or its tool told an error."""
 
 
 class Episodes:
@@ -186,19 +188,21 @@ class Session:
         self._envs[family] = env
         return env
 
-    def say(self, message: str | Mapping[str, JsonValue]) -> StepResult:
+    def say(self, message: JsonValue) -> StepResult:
         """Play a turn: an assistant message with its calls, or plain text; it counts as one of the task's.
+
+        What is neither is refused in the episode, as ``parse_action`` says.
 
         Raises:
             ConfigError: if no episode is running.
             EnvError, VerifierError: if the environment broke; the episode is over and has no reward.
             UnjudgedError: if the answer waits for a judge.
         """
-        return self._step(message if isinstance(message, str) else compact(dict(message)), 1)
+        return self._step(message if isinstance(message, str) else compact(message), 1)
 
-    def call(self, name: str, arguments: Mapping[str, JsonValue]) -> StepResult:
+    def call(self, name: JsonValue, arguments: JsonValue) -> StepResult:
         """Make one call, of perhaps several that the agent makes in a turn; raises as ``say``."""
-        call: dict[str, JsonValue] = {"name": name, "arguments": dict(arguments)}
+        call: dict[str, JsonValue] = {"name": name, "arguments": arguments}
         return self._step(compact({"content": "", "tool_calls": [call]}), CALLS_A_TURN)
 
     def _step(self, action: str, steps_a_turn: int) -> StepResult:
@@ -207,7 +211,7 @@ class Session:
         if self.outcome.done:
             raise ConfigError("the episode is over", "reset for another")
         self.steps += 1
-        env, before = self._env, len(self._env.messages)
+        env, before, made = self._env, len(self._env.messages), len(self._env.calls)
         env.steps_a_turn = steps_a_turn
         try:
             text, reward, terminated, truncated, info = env.step(action)
@@ -218,6 +222,7 @@ class Session:
         self.outcome = StepResult(
             text, reward, terminated or truncated, tuple(info.get("reasons", ())),
             info.get("stop", ""), tuple(one.content for one in told if one.role == "tool"),
+            any(one.error is not None for one in env.calls[made:][-1:]),
         )  # fmt: skip
         return self.outcome
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from envgen.core.limits import Count, Label, Whole
 from envgen.core.types import Record, Split
@@ -37,6 +39,11 @@ class EpisodesConfig(Record):
     """You wrote or read the dataset's code, which so may run without isolation."""
 
 
+def _listed(given: object) -> object:
+    """One name as a list of one."""
+    return (given,) if isinstance(given, str) else given
+
+
 class EnvServerConfig(EpisodesConfig):
     """A dataset's episodes behind a port."""
 
@@ -44,9 +51,13 @@ class EnvServerConfig(EpisodesConfig):
     """Address to listen on."""
     port: int = Field(default=8000, ge=0, le=65_535)
     """0: any free one."""
-    api_key_env: Label | None = None
-    """Environment variable that holds the key clients must send as 'Authorization: Bearer KEY'; None: no key
-    is asked for. The address of an episode's tools is a secret of its own and takes none."""
+    api_key_env: Annotated[tuple[Label, ...], BeforeValidator(_listed)] = ()
+    """Environment variable that holds a key which clients must send as 'Authorization: Bearer KEY'; several:
+    a key for each client, whose sessions no other key reaches. None: no key is asked for. The address of an
+    episode's tools is a secret of its own and takes none."""
+    agents_port: int | None = Field(default=None, ge=0, le=65_535)
+    """A port of their own for the addresses of episodes' tools. Agents that reach it alone can begin no
+    episode and read no reward; the other port then asks for a key, a fresh one where none is named."""
     allow_hosts: tuple[Label, ...] = ()
     """Without a key: names that clients may call it by, beside ``host``, ``localhost`` and addresses.
 

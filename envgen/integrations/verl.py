@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from pydantic import JsonValue
+
 from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError
 from envgen.integrations.sessions import Episodes, Session, StepResult
 from envgen.integrations.settings import EpisodesConfig
@@ -141,7 +143,7 @@ class EnvgenAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         text = self.tokenizer.decode(agent_data.response_ids, skip_special_tokens=True)
         return str(text).strip()
 
-    async def _say(self, message: str | Mapping[str, Any]) -> StepResult | None:
+    async def _say(self, message: JsonValue) -> StepResult | None:
         """Play a turn of the session. None if the environment broke or the episode is over."""
         if not self._session.running:
             return None

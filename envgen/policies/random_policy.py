@@ -51,7 +51,12 @@ class RandomPolicy:
         if not usable or turn * per_turn >= planned:
             answer = sample_schema(task.submit_schema or {"type": "string"}, rng, known)
             return PolicyReply(submit_message(answer, tools, task, turn))
-        calls = [Call(*sample_call(rng.choice(usable), rng, known)) for _ in range(per_turn)]
+        specs = {tool.name: tool for tool in task.tools}  # these say where values come from
+        calls = []
+        for _ in range(per_turn):
+            tool = rng.choice(usable)
+            spec = specs.get(str(tool["function"]["name"]), tool)
+            calls.append(Call(*sample_call(spec, rng, known)))
         return PolicyReply(call_message(calls, turn))
 
 

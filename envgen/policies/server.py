@@ -161,7 +161,7 @@ class _Front:
             require_own_page(request.headers.get("origin"), host)
             return
         given = request.headers.get("authorization", "")
-        require_key(given, self._key)
+        require_key(given, (self._key,))
 
     async def _health(self, request: Request) -> Response:
         stopping = self._service.stopping

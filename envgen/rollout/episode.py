@@ -19,6 +19,7 @@ from envgen.core.errors import (
     UnjudgedError,
     VerifierError,
 )
+from envgen.core.turns import encode_message
 from envgen.core.types import (
     Message,
     Sampling,
@@ -30,7 +31,6 @@ from envgen.core.types import (
     Turn,
     Usage,
 )
-from envgen.environments.actions import encode_message
 from envgen.environments.episodes import SANDBOX_DIED, EpisodeEnv
 from envgen.policies.base import (
     BudgetExceededError,

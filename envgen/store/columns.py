@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.families import find_family
-from envgen.core.types import EnvironmentSpec, TaskSpec, ToolSpec
+from envgen.core.types import EnvironmentSpec, TaskSpec, ToolSpec, published
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,7 @@ def public_row(task: TaskSpec, environment: EnvironmentSpec) -> dict[str, JsonVa
     public = task.public(environment)
     row: dict[str, JsonValue] = public.model_dump(mode="json")
     row["tools"] = [tool.openai() for tool in (*public.tools, *_submit(task, environment))]
+    row["submit_schema"] = public.submit_schema and published(public.submit_schema)
     return row
 
 

@@ -64,7 +64,8 @@ DEMO_CATEGORIES = {"room_lookup": "rooms"}
 """The same for those that are made only when they are named."""
 WRITTEN_CATEGORIES = {name.replace("-", "_"): name for name in WRITTEN}
 """The same for those that language models wrote, of levels 1 to 5."""
-_BY_NAME = CATEGORIES | DEMO_CATEGORIES | WRITTEN_CATEGORIES
+KNOWN = CATEGORIES | DEMO_CATEGORIES | WRITTEN_CATEGORIES
+"""All of them."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what was just done)."""
@@ -114,10 +115,10 @@ class GenerateConfig(Targets):
                 f"levels {self.min_level}..{self.max_level} are the wrong way round",
                 "write --level LOW..HIGH",
             )
-        unknown = sorted(set(self.categories) - set(_BY_NAME))
+        unknown = sorted(set(self.categories) - set(KNOWN))
         if unknown:
             raise ConfigError(
-                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(_BY_NAME)}"
+                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(KNOWN)}"
             )
         return self
 
@@ -130,9 +131,7 @@ class GenerateConfig(Targets):
     def sources(self) -> list[tuple[str, str]]:
         """Domains in turn, each with its page, if it is none of the package's."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
-        return [(_BY_NAME[name], "") for name in named] + [
-            (page.id, page.text) for page in self.pages
-        ]
+        return [(KNOWN[name], "") for name in named] + [(page.id, page.text) for page in self.pages]
 
     @property
     def levels(self) -> range:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from schemas import json_values, wild_json, wild_text
 
 from envgen.core.errors import ContractError
+from envgen.core.turns import MAX_ACTION_CHARS, encode_message, parse_action
 from envgen.core.types import Message, ToolCall
-from envgen.environments.actions import MAX_ACTION_CHARS, encode_message, parse_action
 from envgen.environments.general import GeneralEnv
 from envgen.store.dataset import Dataset
 

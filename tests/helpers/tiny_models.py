@@ -68,7 +68,7 @@ def weather_lessons(*, thinking: bool = False) -> list[Lesson]:
 
 def hotel_lessons(dataset: Path) -> list[Lesson]:
     """A good episode of ``tiny-cheapest`` in the tiny dataset, as the environment tells it."""
-    from envgen.environments.actions import encode_message
+    from envgen.core.turns import encode_message
     from envgen.environments.general import GeneralEnv
     from envgen.environments.hosts import open_dataset
 

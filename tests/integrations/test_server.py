@@ -7,19 +7,20 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
 from socket import SHUT_RDWR
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
+from env_server import OpenEnv, http, serving
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tiny_dataset import write_tiny_dataset
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from envgen.core.canonical import compact
 from envgen.core.errors import ConfigError
@@ -29,6 +30,7 @@ from envgen.integrations.settings import EnvServerConfig
 from envgen.policies.serving.doors import in_thread, listen
 from envgen.store.dataset import Dataset
 
+NAMED = "session=somebody-or-other"
 SECRETS = ("solution", "verifier", "expected", "probes", "sqlite", "SELECT")
 
 
@@ -37,46 +39,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return write_tiny_dataset(tmp_path_factory.mktemp("served") / "ds")
 
 
-def serving(dataset: Dataset, key: str | None = None, **settings: Any) -> EnvServer:
-    config = EnvServerConfig(port=0, backend="inline", trust=True, **settings)
-    return EnvServer(dataset.path, config, key=key)
-
-
 @pytest.fixture(scope="module")
 def server(dataset: Dataset) -> Iterator[EnvServer]:
     with serving(dataset).running() as running:
         yield running
-
-
-def http(
-    server: EnvServer, method: str, path: str, body: Any = None, **headers: str
-) -> tuple[int, Any]:
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
-    raw = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-    connection.request(method, path, raw, headers)
-    reply = connection.getresponse()
-    text = reply.read()
-    connection.close()
-    return reply.status, json.loads(text) if text[:1] in (b"{", b"[") else None
-
-
-class OpenEnv:
-    """A bare client of OpenEnv's WebSocket."""
-
-    def __init__(self, server: EnvServer) -> None:
-        self._connect = connect(f"ws://127.0.0.1:{server.port}/ws")
-
-    def __enter__(self) -> OpenEnv:
-        self.socket: ClientConnection = self._connect.__enter__()
-        return self
-
-    def __exit__(self, *found: Any) -> None:
-        self._connect.__exit__(*found)
-
-    def say(self, kind: str, **data: Any) -> Any:
-        self.socket.send(json.dumps({"type": kind, "data": data}))
-        reply = json.loads(self.socket.recv(30))
-        return {**reply["data"], "type": reply["type"]}
 
 
 def gold_turns(dataset: Dataset, task_id: str) -> list[dict[str, Any]]:
@@ -269,7 +235,10 @@ def test_there_is_a_most_of_sessions(dataset: Dataset) -> None:
         ('{"type": "reset", "data": {"seed": -1}}', "VALIDATION_ERROR"),
         ('{"type": "reset", "data": {"sead": 1}}', "VALIDATION_ERROR"),
         ('{"type": "reset", "data": {"task_id": "nope"}}', "VALIDATION_ERROR"),
-        ('{"type": "step", "data": {"tool_calls": [{"name": 1}]}}', "VALIDATION_ERROR"),
+        (
+            '{"type": "step", "data": {"tool_calls": [{"name": 1}]}}',
+            "VALIDATION_ERROR",
+        ),  # no episode
         ('{"type": "step", "data": {"content": "before reset"}}', "VALIDATION_ERROR"),
         ('{"type": "step", "data": null}', "VALIDATION_ERROR"),
         ('{"type": 5}', "VALIDATION_ERROR"),
@@ -313,7 +282,7 @@ def test_without_the_key_nothing_is_told_but_an_agent_needs_its_address_alone(
     dataset: Dataset,
 ) -> None:
     with serving(dataset, key="open sesame").running() as server:
-        for method, path in [("GET", "/schema"), ("POST", "/episodes"), ("POST", "/mcp?session=a")]:
+        for method, path in [("GET", "/schema"), ("POST", "/episodes"), ("POST", f"/mcp?{NAMED}")]:
             assert http(server, method, path, {}, Authorization="Bearer wrong")[0] == 401
         with pytest.raises(InvalidStatus, match="401"), OpenEnv(server):
             pass
@@ -330,6 +299,91 @@ def test_without_the_key_nothing_is_told_but_an_agent_needs_its_address_alone(
         assert "list_hotels" in asyncio.run(names())
         for guess in ("/agents/x/mcp", f"/agents/{opened['id']}/mcp"):
             assert http(server, "POST", guess, {}, **key)[0] == 404
+
+
+def test_agents_at_a_port_of_their_own_begin_nothing_and_read_no_reward(dataset: Dataset) -> None:
+    with serving(dataset, agents_port=0).running() as server:
+        card = server.card()
+        key = {"Authorization": f"Bearer {card['key']}"}
+        at_agents: Any = SimpleNamespace(port=int(str(card["agents_url"]).rpartition(":")[2]))
+        opened = http(server, "POST", "/episodes", {"task_id": "tiny-pair"}, **key)[1]
+        url = urlsplit(opened["mcp"])
+        assert (url.port, url.path.split("/")[1]) == (at_agents.port, "agents")
+        asked: list[tuple[str, str]] = [
+            ("POST", "/episodes"), ("POST", "/reset"), ("POST", f"/mcp?{NAMED}"), ("GET", "/schema"),
+            ("GET", f"/episodes/{opened['id']}"), ("POST", f"/{dataset.manifest.name}/tasks"),
+        ]  # fmt: skip
+        for method, path in asked:
+            assert http(at_agents, method, path, {}, **key)[0] == 404, path
+            assert http(server, method, path, {})[0] == 401, path
+        with pytest.raises(InvalidStatus, match=r"403|404"), OpenEnv(at_agents):
+            pass
+        assert http(server, "POST", url.path, {}, **key)[0] == 404  # agents come by their own door
+
+        async def names() -> list[str]:
+            async with Client(streamable_http_client(opened["mcp"])) as client:
+                return [tool.name for tool in (await client.list_tools()).tools]
+
+        assert "list_hotels" in asyncio.run(names())
+
+
+def test_a_session_is_its_key_s(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_A", "aaa")
+    monkeypatch.setenv("KEY_B", "bbb")
+    with serving(dataset, api_key_env=("KEY_A", "KEY_B")).running() as server:
+        a, b = ({"Authorization": f"Bearer {key}"} for key in ("aaa", "bbb"))
+        opened = http(server, "POST", "/episodes", {"task_id": "tiny-pair"}, **a)[1]
+        assert http(server, "GET", f"/episodes/{opened['id']}", **a)[0] == 200
+        assert http(server, "GET", f"/episodes/{opened['id']}", **b)[0] == 404
+        for key, task in (
+            (a, "tiny-pair"),
+            (b, "tiny-book"),
+        ):  # one name, two clients, two sessions
+            path = f"/mcp?{NAMED}&task_id={task}"
+            prompt = named(server, path, "prompts/get", {"name": "task"}, **key)
+            gold = dataset.tasks[task].prompt
+            assert gold in prompt["result"]["messages"][0]["content"]["text"]
+
+
+def test_names_of_sessions_are_hard_to_guess_and_end_with_delete(dataset: Dataset) -> None:
+    with serving(dataset, max_sessions=1).running() as server:
+        refused = named(server, "/mcp?session=agent1", "tools/list")
+        assert "nobody can guess" in refused["error"]["message"]
+        assert named(server, f"/mcp?{NAMED}", "tools/list")["result"]["tools"]
+        assert http(server, "POST", "/episodes", {"seed": 0})[0] == 503
+        assert http(server, "DELETE", f"/mcp?{NAMED}")[0] == 204
+        assert http(server, "DELETE", f"/mcp?{NAMED}")[0] == 404
+        assert http(server, "POST", "/episodes", {"seed": 0})[0] == 201
+
+
+def test_two_first_requests_of_a_name_begin_one_episode(dataset: Dataset) -> None:
+    with serving(dataset).running() as server, ThreadPoolExecutor(8) as pool:
+        for i in range(6):
+            path = f"/mcp?session=somebody-or-other-{i}&task_id=tiny-pair"
+            told = list(pool.map(named, [server] * 8, [path] * 8, ["tools/list"] * 8))
+            assert all(
+                len(one["result"]["tools"]) == len(told[0]["result"]["tools"]) > 1 for one in told
+            )
+        assert len(server.seats) == 6
+
+
+def test_an_episode_that_is_over_keeps_no_place(dataset: Dataset) -> None:
+    with serving(dataset, max_sessions=2).running() as server:
+        for i in range(5):
+            path = f"/mcp?session=somebody-or-other-{i}&task_id=tiny-pair"
+            for turn in gold_turns(dataset, "tiny-pair"):
+                for call in turn["tool_calls"]:
+                    told = named(server, path, "tools/call", call)["result"]
+                    assert not told["isError"]
+            again = named(server, path, "tools/call", call)["result"]
+            assert (again["isError"], again["content"][0]["text"]) == (True, "the episode is over")
+
+
+def named(server: EnvServer, path: str, method: str, params: Any = None, **headers: str) -> Any:
+    """A request to a named MCP session, as a client of the stateless protocol sends it."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
+    more = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    return http(server, "POST", path, body, **headers, **more)[1]
 
 
 def test_web_pages_may_not_play(server: EnvServer) -> None:

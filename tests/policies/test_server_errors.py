@@ -98,12 +98,12 @@ def tool(**function: Any) -> list[dict[str, Any]]:
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
             "messages[0].content",
-            "text parts only",
+            "parts of text only",
         ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
             "messages[0].tool_calls[0]",
-            "function's name",
+            "needs a 'name'",
         ),
         ({"temperature": "hot"}, "temperature", "number"),
         ({"temperature": 3}, "temperature", "less than or equal to 2"),

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import socket
 import threading
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -100,19 +100,21 @@ def require_own_page(origin: str | None, host: str) -> None:
         raise ApiError("Pages of other origins may not ask here.", status=403, code="origin")
 
 
-def require_key(given: str, key: str) -> None:
-    """Refuse a request whose ``Authorization`` header does not hold the server's key.
+def require_key(given: str, keys: Sequence[str]) -> str:
+    """The one of the server's keys that a request's ``Authorization`` header holds.
 
     Raises:
-        ApiError: 401.
+        ApiError: 401, if it holds none.
     """
-    if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+    found = [one for one in keys if hmac.compare_digest(given.encode(), f"Bearer {one}".encode())]
+    if not found:
         raise ApiError(
             "Incorrect or missing API key; send it as 'Authorization: Bearer KEY'.",
             status=401,
             code="invalid_api_key",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    return found[0]
 
 
 @contextmanager

@@ -7,13 +7,12 @@ from typing import Any
 
 from envgen.core.canonical import compact
 from envgen.core.errors import ConfigError
-from envgen.core.jsonvalues import JsonError, kind_of, strict_loads
 from envgen.core.schema import ANNOTATIONS, KEYWORDS, compile_schema
+from envgen.core.turns import NAMELESS, content_text, read_turn
 from envgen.core.types import Message, ToolCall
 from envgen.policies.base import Tool
 from envgen.policies.serving.errors import ApiError
 
-MAX_ARGUMENT_BYTES = 1 << 22
 _ROLES = {"system": "system", "developer": "system", "user": "user", "tool": "tool"}
 
 
@@ -109,19 +108,14 @@ def _judged(schema: Any) -> Any:
 
 
 def _assistant(item: Mapping[str, Any], where: str) -> Message:
-    given = item.get("tool_calls")
-    if given is not None and not isinstance(given, list):
-        raise _refused(f"{where}.tool_calls must be an array", f"{where}.tool_calls")
-    calls = [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(given or ())]
-    reasoning = item.get("reasoning_content", item.get("reasoning"))
-    if reasoning is not None and not isinstance(reasoning, str):
-        raise _refused(f"{where}.reasoning_content must be a text", f"{where}.reasoning_content")
-    return Message(
-        role="assistant",
-        content=_content(item.get("content"), where),
-        reasoning=reasoning or None,
-        tool_calls=tuple(calls),
-    )
+    """A turn that the model took earlier; what can't be read of its calls is kept as the text that it was."""
+    read = read_turn(item)
+    if read.problem is not None:
+        raise _refused(f"{where}: {read.problem}", where)
+    for i, (call, fault) in enumerate(zip(read.message.tool_calls, read.faults, strict=True)):
+        if fault is not None and call.name == NAMELESS:
+            raise _refused(f"{where}: {fault}", f"{where}.tool_calls[{i}]")
+    return read.message
 
 
 def _other(item: Mapping[str, Any], where: str) -> Message:
@@ -136,47 +130,11 @@ def _other(item: Mapping[str, Any], where: str) -> Message:
         raise _refused(f"{where} needs a 'tool_call_id'", f"{where}.tool_call_id")
     if role != "assistant" and item.get("content") is None:
         raise _refused(f"{where} needs a 'content'", f"{where}.content")
-    content = _content(item.get("content"), where)
-    return Message.model_validate({"role": role, "content": content, "tool_call_id": call_id})
-
-
-def _content(given: Any, where: str) -> str:
-    """Content as text; a list of text parts is joined."""
-    if given is None:
-        return ""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, list):
-        raise _refused(f"{where}.content must be a text, not {kind_of(given)}", f"{where}.content")
-    texts: list[str] = []
-    for part in given:
-        if not isinstance(part, Mapping) or part.get("type") != "text":
-            raise _refused(
-                f"{where}.content may hold text parts only; this model reads nothing else",
-                f"{where}.content",
-            )
-        if not isinstance(part.get("text"), str):
-            raise _refused(f"{where}.content has a text part without text", f"{where}.content")
-        texts.append(part["text"])
-    return "".join(texts)
-
-
-def _call(item: Any, where: str) -> ToolCall:
-    function = item.get("function") if isinstance(item, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise _refused(f"{where} must be an object with a function's name", where)
-    call_id, text = item.get("id"), function.get("arguments", "{}")
-    if not isinstance(call_id, str) or not isinstance(text, str):
-        raise _refused(f"{where} needs an 'id' and 'arguments' that are texts", where)
     try:
-        arguments = strict_loads(
-            text or "{}", max_bytes=MAX_ARGUMENT_BYTES, max_string=MAX_ARGUMENT_BYTES
-        )
-    except JsonError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        return ToolCall(id=call_id, name=function["name"], arguments_text=text)
-    return ToolCall(id=call_id, name=function["name"], arguments=arguments)
+        content = content_text(item.get("content"))
+    except ValueError as error:
+        raise _refused(f"{where}: {error}", f"{where}.content") from error
+    return Message.model_validate({"role": role, "content": content, "tool_call_id": call_id})
 
 
 def _in_order(messages: list[Message]) -> list[Message]:

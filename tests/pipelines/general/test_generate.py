@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envgen.cli.settings import text_of
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
@@ -24,7 +26,7 @@ from envgen.pipelines.general.gates.dataset import (
     random_valid_agreement,
 )
 from envgen.pipelines.general.gates.prove import GATES
-from envgen.pipelines.general.generate import CATEGORIES, GenerateConfig, generate
+from envgen.pipelines.general.generate import CATEGORIES, KNOWN, GenerateConfig, generate
 from envgen.pipelines.general.stored import first_draft
 from envgen.pipelines.general.synthesize import EnvironmentJob, synthesize
 from envgen.pipelines.general.variants import VariantsConfig, variants
@@ -166,6 +168,12 @@ def test_any_number_of_environments_has_all_levels_evenly(
             assert len(counts) == min(of, n)
             assert max(counts.values()) - min(counts.values()) <= 1 + (n > levels) * part
     assert not config.left_out
+
+
+def test_readers_are_told_every_category() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    for text in (readme, text_of(GenerateConfig, "categories")):
+        assert set(re.findall(r"\w+_\w+", text)) >= set(KNOWN)
 
 
 def test_default_configurations_have_all_their_levels() -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from envgen.core.types import GateStatus, SourceKind
+from envgen.core.types import GateStatus, SourceKind, published
 from envgen.environments.hosts import PACKAGE_DATA
+from envgen.integrations.sessions import Episodes
 from envgen.pipelines.general.generate import TRIP_PLANNING, generate
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.solution import parameter_order
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import MANIFEST
+from envgen.store.subset import export
 
 PAPER_TOOLS = {
     "get_all_attractions_by_city": ["city"],
@@ -72,6 +74,21 @@ def test_readers_of_the_hub_find_its_task(shipped: Dataset) -> None:
     assert (shipped.path / "README.md").read_text().startswith("---\npretty_name: ")
     assert tables(shipped).status is GateStatus.PASSED
     assert tables(shipped).n == 1
+
+
+def test_what_is_published_has_no_keyword_that_servers_refuse(
+    shipped: Dataset, tmp_path: Path
+) -> None:
+    (task,) = shipped.own_task_ids
+    environment = shipped.environments[shipped.facts(task).environment_id]
+    assert '"x-source"' in environment.model_dump_json()
+    opening = Episodes(shipped).session().reset(task)
+    export(shipped, tmp_path / "tasks.jsonl", "jsonl")
+    told = (tmp_path / "tasks.jsonl").read_text("utf-8") + json.dumps(opening.tools)
+    assert '"x-' not in told
+    assert published({"properties": {"x-ray": {"x-source": "a.b", "enum": ["x-y"]}}}) == {
+        "properties": {"x-ray": {"enum": ["x-y"]}}
+    }
 
 
 def test_its_hash_is_trusted(shipped: Dataset) -> None:

@@ -12,8 +12,8 @@ from model_server import ModelServer
 from search_models import Brain, open_brains, script
 
 from envgen.core.errors import PipelineError, UnjudgedError
+from envgen.core.turns import encode_message
 from envgen.core.types import Message, StopReason
-from envgen.environments.actions import encode_message
 from envgen.environments.families import make_env
 from envgen.environments.search import SearchEnv, open_corpus
 from envgen.pipelines.rubric.judge_run import judge_run

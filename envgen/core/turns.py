@@ -1,7 +1,12 @@
-"""Parse an agent's text into a message with tool calls; nothing malformed raises."""
+"""Read an agent's turn into a message with tool calls, whichever door it comes by; nothing malformed raises.
+
+Gym, OpenEnv's WebSocket, HTTP, MCP and the model server all read turns here, so that the same message gets
+the same reward, or is refused in the same words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -15,11 +20,18 @@ MAX_ACTION_CHARS = 1_048_576
 _MAX_BYTES = 4 * MAX_ACTION_CHARS
 MAX_CALLS_A_MESSAGE = 64
 MAX_NAME = 128
+NAMELESS = "invalid"
+"""The name of a call that has none, or no object."""
 SHOWN_CHARS = 2_000
 """Of a refused text, as much is kept in the conversation."""
 _KEYS = frozenset(
-    {"role", "content", "tool_calls", "reasoning", "reasoning_content", "refusal", "name"}
-)
+    {
+        "role", "content", "tool_calls", "reasoning", "reasoning_content", "refusal", "name",
+        "annotations", "audio", "function_call", "reasoning_details", "metadata",
+    }
+)  # fmt: skip
+"""Of an assistant message, as clients of OpenAI's API and of OpenEnv dump it."""
+_TEXT_PARTS = ("text", "output_text", "input_text")
 
 
 class Action(NamedTuple):
@@ -58,7 +70,7 @@ def parse_action(action: object, turn: int = 0) -> Action:
         return Action(_message(action))
     if not isinstance(value, dict) or not _is_message(value):
         return Action(_message(action))
-    return _parse_message(action, value, turn)
+    return read_turn(value, turn)
 
 
 def encode_message(message: Message) -> str:
@@ -81,36 +93,66 @@ def encode_message(message: Message) -> str:
 
 
 def _is_message(value: dict[str, JsonValue]) -> bool:
-    return "tool_calls" in value or ("content" in value and value.keys() <= _KEYS)
+    known = value.get("role") == "assistant" or value.keys() <= _KEYS
+    return "tool_calls" in value or ("content" in value and known)
 
 
-def _parse_message(action: str, value: dict[str, JsonValue], turn: int) -> Action:
-    content = value.get("content")
+def read_turn(value: Mapping[str, JsonValue], turn: int = 0) -> Action:
+    """Read an assistant message; what it holds besides is passed over. See ``parse_action``."""
+    try:
+        content = content_text(value.get("content"))
+    except ValueError as error:
+        return _refused(dumps(value), str(error))
     reasoning = value.get("reasoning", value.get("reasoning_content"))
     calls = value.get("tool_calls")
-    if content is not None and not isinstance(content, str):
-        return _refused(action, f"'content' must be a text, not {kind_of(content)}")
     if reasoning is not None and not isinstance(reasoning, str):
-        return _refused(action, f"'reasoning' must be a text, not {kind_of(reasoning)}")
+        return _refused(dumps(value), f"'reasoning' must be a text, not {kind_of(reasoning)}")
+    if calls is None and value.get("function_call") is not None:  # OpenAI's older form of one call
+        calls = [value["function_call"]]
     if calls is not None and not isinstance(calls, list):
-        return _refused(action, f"'tool_calls' must be an array, not {kind_of(calls)}")
+        return _refused(dumps(value), f"'tool_calls' must be an array, not {kind_of(calls)}")
     if calls is not None and len(calls) > MAX_CALLS_A_MESSAGE:
-        return _refused(action, f"a message has at most {MAX_CALLS_A_MESSAGE} tool calls")
+        return _refused(dumps(value), f"a message has at most {MAX_CALLS_A_MESSAGE} tool calls")
     pairs = [_parse_call(call, f"call_{turn}_{i}") for i, call in enumerate(calls or [])]
     message = Message(
         role="assistant",
-        content=content or "",
+        content=content,
         reasoning=reasoning,
         tool_calls=tuple(call for call, _ in pairs),
     )
     return Action(message, tuple(fault for _, fault in pairs))
 
 
+def content_text(content: JsonValue) -> str:
+    """The text of a message's content: a text, none, or an array of parts that are texts.
+
+    Raises:
+        ValueError: saying what else it holds.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise ValueError(f"'content' must be a text, not {kind_of(content)}")
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else None
+        if (
+            not isinstance(part, dict)
+            or part.get("type") not in _TEXT_PARTS
+            or not isinstance(text, str)
+        ):
+            raise ValueError(
+                '\'content\' may hold parts of text only: {"type": "text", "text": ...}'
+            )
+        texts.append(text)
+    return "".join(texts)
+
+
 def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]:
     if not isinstance(call, dict):
         text = clean_text(dumps(call), SHOWN_CHARS)
         fault = f"a tool call must be an object, not {kind_of(call)}"
-        return ToolCall(id=default_id, name="invalid", arguments_text=text), fault
+        return ToolCall(id=default_id, name=NAMELESS, arguments_text=text), fault
     given = call.get("id")
     call_id = given if isinstance(given, str) and 0 < len(given) <= MAX_NAME else default_id
     inner = call.get("function")
@@ -119,7 +161,7 @@ def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]
     if not isinstance(name, str) or not name or len(name) > MAX_NAME:
         text = clean_text(dumps(call), SHOWN_CHARS)
         fault = f"a tool call needs a 'name' of at most {MAX_NAME} characters"
-        return ToolCall(id=call_id, name="invalid", arguments_text=text), fault
+        return ToolCall(id=call_id, name=NAMELESS, arguments_text=text), fault
     if isinstance(arguments, str):
         given_text = arguments
         try:
