@@ -39,15 +39,23 @@ SH = "/bin/sh"
 FIRST = [
     SH,
     "-c",
-    """while read -r word; do
-    { [ "$word" != end ] || while kill -9 -1; do jobs; done; jobs; } >/dev/null 2>&1
-    echo
+    """trap 'jobs >/dev/null 2>&1; woken=1' CHLD
+while :; do
+    if read -r word; then
+        { [ "$word" != end ] || while kill -9 -1; do jobs; done; jobs; } >/dev/null 2>&1
+        echo
+    elif [ -n "$woken" ]; then
+        woken=
+    else
+        break
+    fi
 done""",
 ]
-"""The first process: at each line it collects dead children and answers; it ends with its input.
+"""The first process: it collects dead children, answers each line, and ends with its input.
 
 At ``end`` it first kills all others, until none is left. It never forks, which it can't while ``pids``
-are used up: its builtin ``jobs`` collects, and killing goes on as long as there is anything to kill.
+are used up: its builtin ``jobs`` collects, and killing goes on as long as there is anything to kill. A
+child's end interrupts the builtin ``read``, which then fails as it does at the end of the input.
 """
 _KILLABLE = "echo 1000 >/proc/self/oom_score_adj || exit 126; "
 """Programs are killed for the container's memory before its first process is, so that the sandbox stays."""

@@ -12,6 +12,7 @@ from envgen.core.ir import Problem
 from envgen.core.seeding import rng
 from envgen.core.types import LineageStep
 from envgen.pipelines.general.authoring.tasks import Hardened, Tasks, tasks_from
+from envgen.pipelines.general.difficulty.plans import must_escalate
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import (
     ENVIRONMENT_FIELDS,
@@ -207,10 +208,15 @@ def _step(state: _TaskState) -> _TaskState | None:
             harder = state.tasks.harder(operator, state.problem, rand)
             if harder is None:
                 break
+            escalated = must_escalate(harder.problem, harder.tables)
+            if drawn and escalated:  # the first draw has decided that, or more of them would be
+                continue
             found = _lineage_step(operator.name, level, harder)
             lineage = (*state.lineage, found)
             drawn.append(replace(state, level=level, lineage=lineage, **harder._asdict()))
             if before is None or found.density is None or found.density.low <= before.high:
+                return drawn[-1]
+            if escalated:  # its density counts writes that nobody makes
                 return drawn[-1]
         if drawn:
             return min(drawn, key=_density)

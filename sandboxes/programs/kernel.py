@@ -10,6 +10,7 @@ Usage: kernel.py LIBRARIES FOLDER PRELOAD..., the folders of packages and of soc
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -17,19 +18,31 @@ import re
 import signal
 import sys
 import time
+from collections import deque
+from functools import partial
 from typing import Any
 
 Message = dict[str, Any]
 MAX_OUTPUT = 32_768
 """Characters of a cell's output that are shown: its beginning and its end."""
 TAIL = 8_192
+MAX_ELSEWHERE = 1_000
+"""Characters shown of what earlier cells go on printing."""
 MAX_MESSAGE = 8 << 20
 """Bytes of a message; a larger one costs its output."""
+QUEUED = 20_000
+"""Messages that may wait on either side."""
+QUIET_S = 10.0
+"""A cell that has replied is waited for as long as its output comes in shorter gaps, up to its own limit."""
 PORTS = {"shell": 1, "iopub": 2, "control": 4}
 INTERRUPT_S, SIGNAL_S = 2.0, 1.0
 """Waits after Jupyter's interrupt and after SIGINT: each stops what the other can't."""
 START_S = 60.0
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+BARE = re.compile(r"<[\w.]+( object)?( at 0x[0-9a-f]+)?>")
+"""The text of something that has no text of its own."""
+FONTS = '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig/>'
+"""Configures no fonts: without it Fontconfig complains into the output of the first plot."""
 
 
 def main() -> None:
@@ -40,8 +53,12 @@ def main() -> None:
         MPLBACKEND="module://matplotlib_inline.backend_inline", IPYTHONDIR="/tmp/ipython"
     )
     os.environ.update(PYDEVD_DISABLE_FILE_VALIDATION="1", MPLCONFIGDIR="/tmp/matplotlib")
-    for name in ["ipykernel.kernelapp", "jupyter_client.session", "zmq", *preload]:
+    with open(f"{folder}/fonts.conf", "w") as file:
+        file.write(FONTS)
+    os.environ["FONTCONFIG_FILE"] = f"{folder}/fonts.conf"
+    for name in ["ipykernel.kernelapp", "jupyter_client.session", "zmq", "site", *preload]:
         __import__(name)
+    sys.modules["site"].sethelper()  # this runs without site, which defines help()
     gc.collect()
     gc.freeze()
     ask_read, ask_write = os.pipe()
@@ -103,14 +120,39 @@ def kernel(connection: str) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
+    import threading
+
+    import zmq
     from ipykernel.kernelapp import launch_new_instance
 
+    class Context(zmq.Context[Any]):
+        """Makes sockets on which more than the usual 1,000 messages may wait."""
+
+        def socket(self, *args: Any, **kwargs: Any) -> Any:
+            """A socket."""
+            made = super().socket(*args, **kwargs)
+            made.set_hwm(QUEUED)
+            return made
+
+    zmq.Context = Context  # the application makes one of its own
+    threading.Thread.start = started_here(threading.Thread.start)  # type: ignore[method-assign]
     flags = [
         "--HistoryManager.enabled=False",
         "--InteractiveShell.colors=NoColor",
         "--log-level=50",
     ]
     launch_new_instance(["-f", connection, *flags])
+
+
+def started_here(start: Any) -> Any:
+    """``Thread.start``, whose thread prints for the cell that started it, and not for the one that runs."""
+    from contextvars import copy_context
+
+    def wrapped(thread: Any) -> None:
+        thread.run = partial(copy_context().run, thread.run)
+        start(thread)
+
+    return wrapped
 
 
 def client(folder: str, ask: int, told: int) -> int:
@@ -182,7 +224,7 @@ class Client:
             self.sockets[name].close(0)
         socket = self.context.socket(zmq.SUB if name == "iopub" else zmq.DEALER)
         socket.set(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        socket.set(zmq.RCVHWM, 200)
+        socket.set(zmq.RCVHWM, QUEUED)
         if name == "iopub":
             socket.set(zmq.SUBSCRIBE, b"")
         socket.connect(f"ipc://{self.place}-{PORTS[name]}")
@@ -218,8 +260,11 @@ class Client:
         self.session.send(self.sockets[name], message)
         return str(message["header"]["msg_id"])
 
-    def messages(self, wait_s: float) -> list[tuple[str, Message]]:
-        """What has come on any socket, as (socket, message); the end of the kernel as ("ended", {})."""
+    def messages(self, wait_s: float, mine: str = "") -> list[tuple[str, Message]]:
+        """What has come on any socket, as (socket, message); the end of the kernel as ("ended", {}).
+
+        Of what was printed for another cell than ``mine`` the content is not read: ("elsewhere", it).
+        """
         import zmq
 
         found: list[tuple[str, Message]] = []
@@ -230,16 +275,20 @@ class Client:
                     pass
                 found.append(("ended", {}))
                 continue
-            for _ in range(100):
+            for _ in range(1000):
                 try:
-                    _, message = self.session.recv(socket, zmq.NOBLOCK)
+                    parts = socket.recv_multipart(zmq.NOBLOCK)
                 except zmq.Again:
                     break
+                try:
+                    _, frames = self.session.feed_identities(parts)
+                    header, parent, _, content = (bytes(frame) for frame in frames[1:5])
+                    if names[socket] != "iopub" or mine.encode() in parent:
+                        found.append((names[socket], self.session.deserialize(frames)))
+                    elif b'"stream"' in header:
+                        found.append(("elsewhere", {"content": content}))
                 except (ValueError, TypeError, LookupError):  # the code that runs forged it
                     continue
-                if message is None:
-                    break
-                found.append((names[socket], message))
         return found
 
     def run(self, code: str, limit_s: float) -> Message:
@@ -250,21 +299,24 @@ class Client:
         )
         cell = Shown()
         stages = [(limit_s, self.interrupt), (INTERRUPT_S, self.terminate), (SIGNAL_S, self.kill)]
-        until, act = time.monotonic() + stages[0][0], 0
+        last, act = time.monotonic() + stages[0][0], 0
+        until = last
         status, ended = "", False
-        while not (status and cell.idle):
-            for name, message in self.messages(min(0.2, max(0.0, until - time.monotonic()))):
+        while not (status and (cell.idle or cell.exits)):
+            for name, message in self.messages(min(0.2, max(0.0, until - time.monotonic())), mine):
                 if name == "ended":
                     ended = True
+                elif name == "elsewhere":
+                    cell.elsewhere.append(message["content"])
                 elif message.get("parent_header", {}).get("msg_id") != mine:
                     continue
                 elif name == "iopub":
                     cell.take(message)
                 elif message["msg_type"] == "execute_reply":
                     status = cell.reply(message["content"])
-                    until = (
-                        min(until, time.monotonic() + 1.0) if act == 0 else time.monotonic() + 1.0
-                    )
+                if name != "elsewhere" and status:
+                    until = time.monotonic() + QUIET_S
+                    until = until if act else min(until, last)
             if ended:
                 self.start()
                 return cell.shown("lost")
@@ -278,6 +330,13 @@ class Client:
             stages[act][1]()
             act += 1
             until = time.monotonic() + (stages[act][0] if act < len(stages) else START_S)
+        if cell.exits and not act:  # Jupyter ends the kernel a moment later
+            with contextlib.suppress(ProcessLookupError):
+                self.kill()
+            while self.word("ended") != self.pid:
+                pass
+            self.start()
+            return cell.shown("lost")
         return cell.shown("timeout" if act else status)
 
     def interrupt(self) -> None:
@@ -294,14 +353,48 @@ class Client:
 
 
 class Shown:
-    """What a cell gives, in order."""
+    """What a cell gives, in order, as a notebook would show it: the text that stands there at last.
+
+    Where there is much, what came early is fixed; only what came lately can be changed by updates,
+    carriage returns and backspaces.
+    """
 
     def __init__(self) -> None:
-        self.head, self.tail, self.size, self.images, self.idle = "", "", 0, 0, False
+        self.images, self.idle, self.exits = 0, False, False
+        self.elsewhere: deque[bytes] = deque(maxlen=256)
+        """What was printed for earlier cells, at the end."""
+        self.clear()
 
-    def add(self, text: str) -> None:
+    def clear(self) -> None:
+        """Nothing is shown any more."""
+        self.head, self.tail, self.size = "", "", 0
+        self.lately: list[list[str]] = []
+        """Pairs: the display's id (empty for printed text), and its text."""
+        self.room = 2 * MAX_OUTPUT
+        """Characters that may still be changed."""
+        self.clears = False
+        """The next output clears what there is."""
+
+    def add(self, text: str, display: str = "") -> None:
         """More output."""
+        if self.clears:
+            self.clear()
         text = ANSI.sub("", text)
+        if display or not self.lately or self.lately[-1][0]:
+            self.lately.append([display, ""])
+        self.change(self.lately[-1], text if display else printed(self.lately[-1][1], text))
+        while self.room < 0:
+            text = self.lately.pop(0)[1]
+            self.room += len(text)
+            self.fix(text)
+
+    def change(self, one: list[str], text: str) -> None:
+        """Another text in a place."""
+        self.room += len(one[1]) - len(text)
+        one[1] = text
+
+    def fix(self, text: str) -> None:
+        """Text that nothing can change any more: of all of it, the beginning and the end are kept."""
         self.size += len(text)
         room = MAX_OUTPUT - TAIL - len(self.head)
         self.head += text[: max(0, room)]
@@ -313,29 +406,125 @@ class Shown:
         if kind == "stream":
             self.add(content.get("text", ""))
         elif kind in ("execute_result", "display_data"):
-            self.data(content.get("data", {}))
+            self.data(content)
+        elif kind == "update_display_data":
+            self.update(content)
+        elif kind == "clear_output":
+            self.clears = True
+            if not content.get("wait"):
+                self.clear()
         elif kind == "error":
             self.add("\n".join(content.get("traceback", ())) + "\n")
         elif kind == "status":
             self.idle = content.get("execution_state") == "idle"
 
-    def data(self, data: Message) -> None:
+    def data(self, content: Message) -> None:
         """Something shown: as text, and pictures counted."""
+        data = content.get("data", {})
         self.images += any(kind.startswith("image/") for kind in data)
-        if "text/plain" in data:
-            self.add(data["text/plain"] + "\n")
+        if text := as_text(data):
+            self.add(text + "\n", str(content.get("transient", {}).get("display_id") or " "))
+
+    def update(self, content: Message) -> None:
+        """Something else in the place of a display, wherever it is shown."""
+        name = content.get("transient", {}).get("display_id")
+        for one in self.lately:
+            if name and one[0] == name:
+                self.change(one, as_text(content.get("data", {})) + "\n")
 
     def reply(self, content: Message) -> str:
         """The cell's end: its status."""
         for one in content.get("payload", ()):
-            self.data(one.get("data", {}))
+            self.exits |= one.get("source") == "ask_exit"
+            self.data(one)
         return "ok" if content.get("status") == "ok" else "error"
 
     def shown(self, status: str) -> Message:
         """What the host is told."""
+        for _, text in self.lately:
+            self.fix(text.rstrip("\r"))
+        if text := printed("", "".join(map(streamed, self.elsewhere))):
+            more = "... " if len(text) > MAX_ELSEWHERE else ""
+            text = f"{more}{text[-MAX_ELSEWHERE:]}"
+            self.fix(f"\n[printed meanwhile by what an earlier cell started:]\n{text}")
         left_out = self.size - len(self.head) - len(self.tail)
         middle = f"\n[... {left_out} characters left out ...]\n" if left_out else ""
         return {"status": status, "output": self.head + middle + self.tail, "images": self.images}
+
+
+def streamed(content: bytes) -> str:
+    """What a message printed; nothing, if the code that runs forged it."""
+    try:
+        return ANSI.sub("", str(json.loads(content)["text"]))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return ""
+
+
+def printed(before: str, text: str) -> str:
+    """Text after more was printed.
+
+    A carriage return goes back to the line's beginning, over which the rest is written, and a backspace one
+    character back.
+    """
+    if not ("\r" in text or "\b" in text or before.endswith("\r")):
+        return before + text
+    start = before.rfind("\n") + 1
+    lines = (before[start:] + text).replace("\r\n", "\n").split("\n")
+    return before[:start] + "\n".join(overwritten(line) for line in lines)
+
+
+def overwritten(line: str) -> str:
+    """A line as it looks at last; a carriage return at its end is kept for what is printed next."""
+    found: list[str] = []
+    at = 0
+    for part in re.split(r"([\r\b])", line):
+        if part == "\r":
+            at = 0
+        elif part == "\b":
+            at = max(0, at - 1)
+        else:
+            found[at : at + len(part)] = part
+            at += len(part)
+    return "".join(found) + "\r" * line.endswith("\r")
+
+
+def as_text(data: Message) -> str:
+    """Something shown, as text: what has none of its own by its Markdown, HTML or LaTeX."""
+    plain = str(data.get("text/plain", ""))
+    if plain and not BARE.fullmatch(plain):
+        return plain
+    if "text/markdown" in data:
+        return str(data["text/markdown"])
+    if "text/html" in data:
+        return html_text(str(data["text/html"]))
+    return str(data.get("text/latex", plain))
+
+
+def html_text(source: str) -> str:
+    """The words of HTML: a row of a table or a block a line, cells apart."""
+    from html.parser import HTMLParser
+
+    class Words(HTMLParser):
+        hidden = 0
+        words = ""
+
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            self.hidden += tag in ("style", "script")
+            if tag in ("td", "th") and not self.words.endswith("\n"):
+                self.words += "  "
+            elif tag in ("br", "p", "div", "tr", "li", "h1", "h2", "h3", "pre"):
+                self.words += "\n"
+
+        def handle_endtag(self, tag: str) -> None:
+            self.hidden -= tag in ("style", "script") and self.hidden > 0
+
+        def handle_data(self, data: str) -> None:
+            self.words += "" if self.hidden else re.sub(r"\s+", " ", data)
+
+    reader = Words()
+    reader.feed(source)
+    reader.close()
+    return "\n".join(line.strip() for line in reader.words.split("\n") if line.strip())
 
 
 if __name__ == "__main__":

@@ -45,6 +45,75 @@ def test_variables_stay_and_everything_shown_is_told_in_order(kernel: Kernel) ->
     assert kernel.run("!echo from the shell").output.split() == ["from", "the", "shell"]
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("h = display('before', display_id=True); print('x'); h.update('AFTER')", "'AFTER'\nx\n"),
+        ("for i in range(3):\n    clear_output(wait=True)\n    print(i)", "2\n"),
+        ("print('gone'); clear_output(); print('stays')", "stays\n"),
+        ("print('stays'); clear_output(wait=True)", "stays\n"),
+        ("for i in range(3001): print(f'\\r{i:4} of 3000', end='')\nprint()", "3000 of 3000\n"),
+        ("print('abcdef\\rXY'); print('one\\r\\ntwo'); print('a\\bb')", "XYcdef\none\ntwo\nb\n"),
+        ("display(Markdown('**42**'))", "**42**\n"),
+        ("display(HTML('<style>p{}</style><p>so <b>it</b> is</p><p>&lt;3'))", "so it is\n<3\n"),
+        ("import pandas; pandas.DataFrame({'a': [1]})", "   a\n0  1\n"),
+        ("class A: pass\nA", "__main__.A\n"),
+        ("print('\\x1b[31mred\\x1b[0m')", "red\n"),
+        ("help(len)", "Help on built-in function len in module builtins:\n\nlen(obj, /)\n"),
+    ],
+)
+def test_what_stands_there_at_last_is_shown(kernel: Kernel, code: str, shown: str) -> None:
+    cell = kernel.run("from IPython.display import *\n" + code)
+    assert (cell.status, cell.output[: len(shown)]) == ("ok", shown)
+    assert cell.output == shown or code.startswith("help")
+
+
+def test_a_cell_that_exits_costs_the_kernel_and_no_cell(kernel: Kernel) -> None:
+    for code in ("exit()", "x = 5\nquit()", "import sys; print('bye'); exit()"):
+        cell = kernel.run(code)
+        assert cell.status == "lost"
+        assert kernel.run("6 * 7").output == "42\n"
+    assert cell.output == "bye\n"
+    assert kernel.run("import sys; sys.exit()").status == "error"
+
+
+def test_late_output_is_waited_for(kernel: Kernel) -> None:
+    cell = kernel.run("for i in range(10_000): print(i, flush=True)\nprint('THE-END')")
+    assert cell.output.endswith("\n9999\nTHE-END\n")
+
+
+def test_a_thread_that_prints_hides_no_cell_and_is_told(kernel: Kernel) -> None:
+    started = kernel.run(
+        "import threading, time\ngoes = True\ndef work():\n    while goes: print('noise', flush=True)\n"
+        "t = threading.Thread(target=work); t.start()"
+    )
+    assert started.status == "ok"
+    for i in range(5):
+        cell = kernel.run(f"print('cell {i}'); time.sleep(.2); print('its end')")
+        told = "\n[printed meanwhile by what an earlier cell started:]\n... "
+        assert cell.output.startswith(f"cell {i}\nits end\n{told}")
+        assert len(cell.output) < 2_000
+    kernel.run("goes = False; t.join()")
+    kernel.run("")
+    assert kernel.run("1 + 1").output == "2\n"
+    kernel.run("threading.Timer(.1, print, ('done',)).start()")
+    assert kernel.run("time.sleep(.5)").output.endswith(":]\ndone\n")
+
+
+def test_children_that_end_leave_room_for_others(kernel: Kernel) -> None:
+    cell = kernel.run("%%bash\nfor i in $(seq 500); do (true &); done; sleep .3; echo done")
+    assert cell.output == "done\n"
+    code = "import glob\nsum(' Z ' in open(p).read() for p in glob.glob('/proc/[0-9]*/stat'))"
+    assert int(kernel.run(code).output) < 3
+
+
+def test_a_plot_brings_no_complaints(kernel: Kernel) -> None:
+    cell = kernel.run(
+        "import matplotlib.pyplot as plt; plt.title('$x^2$'); plt.plot([1, 2]); plt.show()"
+    )
+    assert (cell.output, cell.images) == ("<Figure size 640x480 with 1 Axes>\n", 1)
+
+
 def test_an_error_is_told_without_colours(kernel: Kernel) -> None:
     cell = kernel.run("1 / 0")
     assert cell.status == "error"
@@ -153,6 +222,7 @@ def test_the_sandbox_holds(kernel: Kernel) -> None:
     forks = "import os, time\nfor _ in range(4000):\n    if os.fork() == 0: time.sleep(60)"
     bomb = kernel.run(forks, 10)
     assert bomb.status in ("error", "lost", "timeout")
+    assert kernel.run("import os; os.kill(-1, 9)", 10).status == "lost"  # room for the next test
 
 
 @pytest.mark.bwrap

@@ -73,6 +73,11 @@ def _exists(sandbox: Sandbox) -> bool:
     return sandbox.exec(["test", "-f", "beat"]).exit_code == 0
 
 
+def test_orphans_are_reaped_while_the_program_runs(sandbox: Sandbox) -> None:
+    script = "for i in $(seq 500); do (true &); done; sleep .5; cat /proc/[0-9]*/stat | grep -c ' Z '"
+    assert int(sandbox.exec(["bash", "-c", script], timeout_s=60).stdout) < 3
+
+
 def test_files(sandbox: Sandbox) -> None:
     data = os.urandom(2_000_000)
     sandbox.write_file("/work/deep/er/file", data)

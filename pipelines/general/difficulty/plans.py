@@ -56,6 +56,11 @@ class AskedRows(NamedTuple):
     rows: tuple[str, ...]
 
 
+def must_escalate(problem: Problem, tables: Tables) -> bool:
+    """Whether a task is a workflow whose request must be escalated."""
+    return isinstance(problem.goal, Reach) and WorkflowGame(problem, tables).due
+
+
 class WorkflowGame:
     """A workflow over rows, nothing of it to be escalated."""
 
