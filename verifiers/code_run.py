@@ -411,7 +411,8 @@ class _Run:
     def _files(self, folder: str) -> dict[str, bytes]:
         """The report's files, copied out of the sandbox."""
         listed = self.opened.own(f"find {folder} -type f -name '*.xml' -print0", _LIST_S)
-        names = [name.decode(errors="replace") for name in listed.stdout.split(b"\0") if name]
+        found = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
+        names = [name for name in found if name]
         if not names:
             raise ReportError("the test run left no report")
         if listed.truncated or len(names) > MAX_FILES:

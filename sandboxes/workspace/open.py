@@ -203,7 +203,8 @@ class OpenWorkspace:
         if not specs:
             return
         script = PRISTINE + _RESTORE.format(tree=self.workspace.baseline)
-        result = self.own(script, _QUICK_S, b"".join(f"{s}\0".encode() for s in specs))
+        listed = "".join(f"{spec}\0" for spec in specs).encode("utf-8", "surrogateescape")
+        result = self.own(script, _QUICK_S, listed)
         parts.must(result, "restore files", "git checkout-index")
 
     def diff(self) -> bytes:

@@ -188,6 +188,8 @@ def test_tools_refuse_what_they_must(env: CodeEnv) -> None:
         "mkdir -p a && chmod 000 a src",
         "kill -9 -1",
         "printf 'x' > $'new\\nline \"quoted\".py'",
+        "mkdir -p tests; echo 'def test(): pass' > $'tests/test_caf\\xe9.py'; cp tests/*.py .",
+        "mv tests $'t\\xe9sts'",
     ],
 )
 def test_whatever_an_agent_breaks_is_its_own_loss(env: CodeEnv, command: str) -> None:
