@@ -19,7 +19,7 @@ from envgen.store.corpus import Corpus, known_place
 from envgen.store.corpus_index import TITLE_WEIGHT, Hit, query_terms, terms
 from envgen.store.folders import disk_errors
 
-VERSION = 1
+VERSION = 2
 _MOST = 2.2
 """FTS5's k1 + 1: a word adds less than so many times its weight to a score."""
 _HOPE = 1.5
@@ -134,7 +134,10 @@ def _build(corpus: Corpus, path: Path) -> None:
             with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
                 db.execute("PRAGMA journal_mode = OFF")
                 db.execute("PRAGMA synchronous = OFF")
-                db.execute("CREATE VIRTUAL TABLE texts USING fts5(title, text, content='')")
+                dots = "tokenize = \"unicode61 tokenchars '.'\""  # 3.14 is one word
+                db.execute(
+                    f"CREATE VIRTUAL TABLE texts USING fts5(title, text, content='', {dots})"
+                )
                 db.execute("BEGIN")
                 for number, name in enumerate(corpus.ids):
                     page = corpus.page(name)

@@ -24,7 +24,7 @@ except ImportError as error:
         "the search engine 'tantivy' needs the package of this name", install_hint("search")
     ) from error
 
-VERSION = 1
+VERSION = 2
 _WORDS, _NUMBER = "words", "number"
 _SUM = ".sum"
 """A file with the hash of an index's files."""

@@ -74,7 +74,9 @@ def _exists(sandbox: Sandbox) -> bool:
 
 
 def test_orphans_are_reaped_while_the_program_runs(sandbox: Sandbox) -> None:
-    script = "for i in $(seq 500); do (true &); done; sleep .5; cat /proc/[0-9]*/stat | grep -c ' Z '"
+    script = (
+        "for i in $(seq 500); do (true &); done; sleep .5; cat /proc/[0-9]*/stat | grep -c ' Z '"
+    )
     assert int(sandbox.exec(["bash", "-c", script], timeout_s=60).stdout) < 3
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envgen.store.corpus_index import _TERM, _densest, _places, is_cjk, snippet, terms
+from envgen.store.corpus_index import _densest, _places, _slow_places, _wanted, snippet, terms
 
 
 def test_a_snippet_shows_the_match_and_is_the_same_each_time() -> None:
@@ -22,25 +22,10 @@ def test_a_snippet_shows_the_match_and_is_the_same_each_time() -> None:
     assert "\u660e\u6708" in snippet(poem, "\u660e\u6708")
 
 
-def units(text: str) -> Iterator[tuple[int, int]]:
-    """Where the words of a text stand, and in Chinese each pair of characters."""
-    for match in _TERM.finditer(text):
-        start, end = match.span()
-        if end - start > 1 and is_cjk(text[start]):
-            yield from ((i, i + 2) for i in range(start, end - 1))
-        else:
-            yield start, end
-
-
-def slow_start(text: str, wanted: frozenset[str], length: int) -> int:
+def slow_start(places: list[Any], length: int) -> int:
     """Where the stretch begins, by looking at all of them."""
-    places = [
-        (start, end, hit)
-        for start, end in units(text)
-        if (hit := wanted.intersection(terms(text[start:end])))
-    ]
     best, found = 0, 0
-    for first, (begin, _, _) in enumerate(places):
+    for first, (begin, *_) in enumerate(places):
         seen: set[str] = set()
         for _, end, hit in places[first:]:
             if end - begin > length:
@@ -72,5 +57,17 @@ WORDS = [
     length=st.integers(1, 60),
 )
 def test_the_densest_stretch_is_that_of_the_slow_way(text: str, query: str, length: int) -> None:
-    wanted = frozenset(terms(query))
-    assert _densest(_places(text, wanted), length) == slow_start(text, wanted, length)
+    wanted = _wanted(query)
+    places = _places(text, wanted)
+    assert places == _slow_places(text, wanted)
+    assert _densest(places, length) == slow_start(places, length)
+
+
+@given(
+    text=st.text("aB1.,' -\u2019s\n\u00e9\u0142\u660e\u6708\u5149\u00df", max_size=40),
+    data=st.data(),
+)
+def test_the_quick_way_finds_what_the_slow_one_does(text: str, data: st.DataObject) -> None:
+    asked = data.draw(st.sampled_from(terms(text) or ["none"]))
+    wanted = _wanted(f"{asked} {data.draw(st.text('aB1.', max_size=4))}")
+    assert _places(text, wanted) == _slow_places(text, wanted)
