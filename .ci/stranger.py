@@ -2,7 +2,8 @@
 
     python3 .ci/stranger.py wheel        build the wheel, install it with no extra, run README's blocks,
                                          every --help and all exports: what needs an extra says so
-    python3 .ci/stranger.py tests [...]  run the tests, with pytest's words: none fails for want of more
+    python3 .ci/stranger.py tests [...]  run the tests, with pytest's words: none fails for want of more;
+                                         MORE="bwrap gcc" are programs that are there besides
 
 Started by root, it gives up all rights first. The project is read where it stands; nothing is written there.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,14 +59,16 @@ def main() -> int:
                 return tests(folder, environ, words)
         case _:
             sys.exit(__doc__)
-    with tempfile.TemporaryDirectory(prefix="stranger-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="stranger-") as place:
+        folder = Path(place)
         programs = folder / "bin"
         programs.mkdir()
         for program in essential():
             (programs / program.name).symlink_to(program)
+        for name in os.environ.get("MORE", "").split():
+            (programs / name).symlink_to(shutil.which(name) or sys.exit(f"{name} is not here"))
         (programs / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
-        environ = {"PATH": str(programs), "HOME": name, "LANG": "C.UTF-8", "TMPDIR": name}
+        environ = {"PATH": str(programs), "HOME": place, "LANG": "C.UTF-8", "TMPDIR": place}
         environ |= {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
         return 0 if work(folder, environ) else 1
 

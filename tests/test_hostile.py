@@ -361,7 +361,13 @@ ASKING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("words", ASKING.values(), ids=ASKING)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, id=who, marks=[pytest.mark.bwrap] if who == "an author" else [])
+        for who, words in ASKING.items()
+    ],
+)
 def test_ctrl_c_waits_for_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
 ) -> None:

@@ -50,9 +50,9 @@ def main() -> None:
     libraries, folder, *preload = sys.argv[1:]
     sys.path.append(libraries)
     os.environ.update(
-        MPLBACKEND="module://matplotlib_inline.backend_inline", IPYTHONDIR="/tmp/ipython"
+        MPLBACKEND="module://matplotlib_inline.backend_inline", IPYTHONDIR=f"{folder}/ipython"
     )
-    os.environ.update(PYDEVD_DISABLE_FILE_VALIDATION="1", MPLCONFIGDIR="/tmp/matplotlib")
+    os.environ.update(PYDEVD_DISABLE_FILE_VALIDATION="1", MPLCONFIGDIR=f"{folder}/matplotlib")
     with open(f"{folder}/fonts.conf", "w") as file:
         file.write(FONTS)
     os.environ["FONTCONFIG_FILE"] = f"{folder}/fonts.conf"
@@ -125,7 +125,7 @@ def kernel(connection: str) -> None:
     import zmq
     from ipykernel.kernelapp import launch_new_instance
 
-    class Context(zmq.Context[Any]):
+    class RoomyContext(zmq.Context[Any]):
         """Makes sockets on which more than the usual 1,000 messages may wait."""
 
         def socket(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +134,7 @@ def kernel(connection: str) -> None:
             made.set_hwm(QUEUED)
             return made
 
-    zmq.Context = Context  # the application makes one of its own
+    zmq.Context = RoomyContext  # the application makes one of its own
     threading.Thread.start = started_here(threading.Thread.start)  # type: ignore[method-assign]
     flags = [
         "--HistoryManager.enabled=False",
@@ -504,7 +504,7 @@ def html_text(source: str) -> str:
     """The words of HTML: a row of a table or a block a line, cells apart."""
     from html.parser import HTMLParser
 
-    class Words(HTMLParser):
+    class HtmlWords(HTMLParser):
         hidden = 0
         words = ""
 
@@ -521,7 +521,7 @@ def html_text(source: str) -> str:
         def handle_data(self, data: str) -> None:
             self.words += "" if self.hidden else re.sub(r"\s+", " ", data)
 
-    reader = Words()
+    reader = HtmlWords()
     reader.feed(source)
     reader.close()
     return "\n".join(line.strip() for line in reader.words.split("\n") if line.strip())

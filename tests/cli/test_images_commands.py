@@ -10,6 +10,7 @@ import pytest
 import tiny_root
 import toy_repository
 from cli_runs import Cli
+from code_runs import need
 
 from envgen.core.code_types import Recipe
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, images
@@ -26,6 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def built(cache: Path, tmp_path: Path) -> Workspace:
+    need("go", apt="golang-go")
     base = toy_repository.make(tmp_path / "clone")
     tree = base_tree(tmp_path / "clone", base, tmp_path / "tree.tar")
     return build_workspace(RECIPE, tree, backend="bubblewrap")

@@ -42,6 +42,7 @@ def test_by_command(cli: Cli, folder: Path, tmp_path: Path) -> None:
     assert "unchanged" in again.out
 
 
+@pytest.mark.bwrap
 def test_mistakes_are_told_with_what_to_do(cli: Cli, folder: Path, tmp_path: Path) -> None:
     (folder / "tasks" / READS / "verifier.py").write_text(
         "def verify(answer, initial, final):\n    return []\n"

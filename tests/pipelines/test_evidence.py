@@ -132,7 +132,13 @@ def test_forged_evidence_fails_its_task(
     assert f"evidence of {gate}" in failure.reason
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [  # what was moved has the hash of no dataset that this machine made
+        pytest.param(name, marks=[pytest.mark.bwrap] if name == "general" else [])
+        for name in FAMILIES
+    ],
+)
 def test_a_task_in_another_split_fails_the_dataset(
     family: str, made: Callable[[str], Dataset], tmp_path: Path
 ) -> None:

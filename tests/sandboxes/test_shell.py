@@ -74,6 +74,8 @@ def _exists(sandbox: Sandbox) -> bool:
 
 
 def test_orphans_are_reaped_while_the_program_runs(sandbox: Sandbox) -> None:
+    if sandbox.backend == "process" and os.geteuid():
+        pytest.skip("process: the limit counts all processes of an ordinary user; root has none")
     script = (
         "for i in $(seq 500); do (true &); done; sleep .5; cat /proc/[0-9]*/stat | grep -c ' Z '"
     )

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from code_runs import need
 
 from envgen.core.code_types import CodeLanguage, Question, Status, TestCase, TestReport
 from envgen.verifiers.lookalikes.paper import LANGUAGES, Paper, compiled, sitting
@@ -150,6 +151,7 @@ def run(paper: Paper, folder: Path, language: CodeLanguage) -> list[int]:
 def test_a_program_passes_in_the_rounds_of_the_true_options_alone(
     language: CodeLanguage, questions: list[Question], tmp_path: Path
 ) -> None:
+    need({"c": "cc", "cpp": "c++"}[language], apt="gcc g++")
     sources = {"words.c": PROGRAM.encode()}
     asked = [(one, one.sites[0], 8) for one in questions]
     paper = compiled(LANGUAGES[language], sources, asked, random.Random(1), apart=True)

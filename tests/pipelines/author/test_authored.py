@@ -221,6 +221,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.bwrap
 @pytest.mark.parametrize("case", CASES)
 def test_no_bad_page_is_kept(tmp_path: Path, case: str) -> None:
     brains, why, told = CASES[case]
@@ -239,6 +240,7 @@ def test_no_bad_page_is_kept(tmp_path: Path, case: str) -> None:
     assert not (tmp_path / "ds").exists()
 
 
+@pytest.mark.bwrap
 def test_what_breaks_envgen_is_told_or_drops_one_category(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +268,7 @@ def test_what_breaks_envgen_is_told_or_drops_one_category(
     assert not list(tmp_path.glob("b.pages/*"))  # a mended envgen does them again
 
 
+@pytest.mark.bwrap
 @pytest.mark.parametrize("answer", [Raw(401, "{}"), Raw(200, '{"choices": [{"mess')])
 def test_a_server_that_fails_ends_the_run(tmp_path: Path, answer: Raw) -> None:
     with ModelServer([answer]) as server:
@@ -276,6 +279,7 @@ def test_a_server_that_fails_ends_the_run(tmp_path: Path, answer: Raw) -> None:
         assert len(server.requests) <= 6
 
 
+@pytest.mark.bwrap
 def test_what_a_conversation_cost_that_was_cut_is_counted(tmp_path: Path) -> None:
     good = author(write(PAGE))
 
@@ -293,6 +297,7 @@ def test_what_a_conversation_cost_that_was_cut_is_counted(tmp_path: Path) -> Non
     assert both.usage.completion_tokens > alone.usage.completion_tokens > 0
 
 
+@pytest.mark.bwrap
 def test_budgets_and_categories_that_can_not_be_end_clearly(tmp_path: Path) -> None:
     options = {**FAST, "price": {"prompt": 1.0, "completion": 1.0}}
     with pytest.raises(ConfigError, match="one category may cost"):

@@ -316,6 +316,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.bwrap
 @pytest.mark.parametrize("case", CASES)
 def test_no_bad_environment_is_kept(tmp_path: Path, case: str) -> None:
     changes, why = CASES[case]

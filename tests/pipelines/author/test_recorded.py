@@ -73,6 +73,7 @@ def test_recorded_authors_give_their_environment_in_code_again(tmp_path: Path) -
     assert passed >= {"gold", "probes", "attacks", "reseeds", "mutants", "restricted", "tools"}
 
 
+@pytest.mark.bwrap
 def test_the_environment_in_code_that_models_wrote_stands_before_the_gates() -> None:
     """All of them but the faults planted in its verifier and the tools' random calls, which take minutes."""
     folder = read_folder(ROOT / "examples" / "snagging_lists")
