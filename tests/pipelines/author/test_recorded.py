@@ -6,10 +6,10 @@ drawn, before any reply was seen, and what came of each.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from said_again import said
 
 from envgen.core.types import GateStatus
 from envgen.pipelines.author.config import AuthorConfig
@@ -34,17 +34,11 @@ AGAIN = "food-bank-distribution"
 """The category whose packaged page is exactly the one that its author wrote."""
 
 
-def turns(role: str, folder: Path) -> str:
-    """A policy that says what a recorded one said, turn by turn: the manual may be worded otherwise since."""
-    lines = (DATA / AGAIN / f"{role}.jsonl").read_text("utf-8").splitlines()
-    path = folder / f"{role}.json"
-    path.write_text(json.dumps([json.loads(line)["message"] for line in lines]), "utf-8")
-    return f"scripted:{path}"
-
-
 @pytest.mark.slow
 def test_a_recorded_author_gives_its_page_and_its_dataset_again(tmp_path: Path) -> None:
-    config = AuthorConfig(**{role: turns(role, tmp_path) for role in ("author", "reviewer")})
+    config = AuthorConfig(
+        **{role: said(DATA / AGAIN / f"{role}.jsonl", tmp_path) for role in ("author", "reviewer")}
+    )
     making = GenerateConfig(environments=1, tasks_per_environment=1)
     out = tmp_path / "ds"
     found = generate_authored(config, making, chosen(config, (AGAIN,), 0), out, check=False)
