@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envgen.core.canonical import compact
-from envgen.core.errors import EnvError, EnvgenError
+from envgen.core.errors import DatasetError, EnvError, EnvgenError
+from envgen.core.registry import near_names
 from envgen.core.types import PublicTask, Score, Submission
 from envgen.environments.loading import load_task
 from envgen.environments.toolbox import Toolbox
@@ -25,6 +26,7 @@ from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, choose
 from envgen.store.dataset import Dataset
+from envgen.store.manifest import MANIFEST
 from envgen.store.recent import Recent
 from envgen.verifiers.general import GeneralVerifier
 
@@ -296,7 +298,13 @@ def open_dataset(
         return dataset
     text = str(dataset)
     if text.startswith(PACKAGE_PREFIX):
-        path = PACKAGE_DATA / text.removeprefix(PACKAGE_PREFIX)
+        path = PACKAGE_DATA / (name := text.removeprefix(PACKAGE_PREFIX))
+        shipped = sorted(one.parent.name for one in PACKAGE_DATA.glob(f"*/{MANIFEST}"))
+        if name not in shipped:
+            raise DatasetError(
+                f"no dataset {name[:100]!r} is in the package{near_names(name, shipped)}",
+                f"there are {', '.join(shipped)}",
+            )
     else:
         path = Path(text).absolute()
     manifest = path / "dataset.json"

@@ -12,6 +12,10 @@ from envgen.core.canonical import pretty
 from envgen.core.errors import ResumeError
 from envgen.core.types import Record
 from envgen.store.folders import disk_errors
+from envgen.store.run_folder import lock_folder
+
+_held: dict[Path, int] = {}
+"""Folders that this process holds, and by which handle: until its end, or until they are removed."""
 
 
 def partial_folder(out: Path, config: Record | JsonValue) -> Path:
@@ -24,7 +28,7 @@ def partial_folder(out: Path, config: Record | JsonValue) -> Path:
     Raises:
         ResumeError: if the folder holds parts of another configuration, or somebody else could have written
             them: they are believed.
-        StoreError: if it can't be written.
+        StoreError: if it can't be written, or another process works in it.
     """
     folder = out.with_name(out.name + ".partial")
     with disk_errors(folder):
@@ -35,6 +39,7 @@ def partial_folder(out: Path, config: Record | JsonValue) -> Path:
             raise ResumeError(
                 f"{str(folder)!r} is not private to this user", "remove it, or choose another --out"
             )
+        _hold(folder)
         stamp, text = folder / "config.json", pretty(config)
         if not stamp.exists():
             stamp.write_text(text)
@@ -44,3 +49,15 @@ def partial_folder(out: Path, config: Record | JsonValue) -> Path:
             "remove it to start over, or choose another --out",
         )
     return folder
+
+
+def _hold(folder: Path) -> None:
+    """Keep other processes out; this one may come again, after an interruption."""
+    key = folder.resolve()
+    if (handle := _held.pop(key, None)) is not None:
+        lock = folder / ".lock"
+        if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+            _held[key] = handle
+            return
+        os.close(handle)
+    _held[key] = lock_folder(folder)

@@ -12,6 +12,7 @@ from envgen.cli.console import STDOUT, OnProgress, out, progress, remark, requir
 from envgen.cli.records import write_json
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
+from envgen.core.registry import near_names
 
 
 class Export(Command):
@@ -106,7 +107,8 @@ class Export(Command):
         if format not in FORMATS:
             known = f"one of jsonl, parquet, {', '.join(FOLDERS)}"
             known += f"; for code tasks also {', '.join(FORMATS)}"
-            raise ConfigError(f"unknown format {format!r}", known)
+            near = near_names(format, ("jsonl", "parquet", *FOLDERS, *FORMATS))
+            raise ConfigError(f"unknown format {format!r}{near}", known)
         if self.file == STDOUT:
             raise ConfigError(f"{format} can't go to standard output", "name a file with --out")
         path = self.file or Path(f"{name}.{format}.jsonl")

@@ -74,7 +74,7 @@ def refuse_options(config: PolicyConfig) -> None:
 
 def unknown_policy(spec: str) -> ConfigError:
     """Make the error for a policy that does not exist, or lacks a part."""
-    near = difflib.get_close_matches(spec.partition(":")[0], KINDS, 1)
+    near = difflib.get_close_matches(spec.partition(":")[0], ("gold", "noisy-gold:P", *KINDS), 1)
     return ConfigError(
         f"unknown policy {spec!r}",
         f"did you mean {near[0]!r}?" if near else f"one of gold, noisy-gold:P, {', '.join(KINDS)}",

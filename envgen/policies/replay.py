@@ -252,7 +252,10 @@ def _lines(path: Path) -> list[RecordedLine]:
                 except ValidationError as error:
                     raise ConfigError(f"{where} is not a recorded reply: {fault(error)}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the recording {str(path)!r} can't be read: {error}") from error
+        raise ConfigError(
+            f"the recording {str(path)!r} can't be read: {error}",
+            "name a file that `--policy record:FILE:POLICY` wrote, or a folder of them",
+        ) from error
     return lines
 
 

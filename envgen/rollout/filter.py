@@ -59,6 +59,14 @@ class FilterConfig(Record):
 
 Verdict = Literal["kept", "undecided", "too_hard", "too_easy", "unproven"]
 
+_WHY_NONE: dict[Verdict, str] = {
+    "kept": "",
+    "undecided": "pass@{k} needs {k} error-free samples a task",
+    "too_hard": "play them with a stronger policy or more samples, or make easier tasks (--level)",
+    "too_easy": "play them with a weaker policy, or make harder tasks (--level)",
+    "unproven": "`envgen validate` tells which gates fail; --proof any takes them all the same",
+}
+
 
 class Filtered(Record):
     """The filter's decision about one task."""
@@ -135,10 +143,14 @@ def filter(config: FilterConfig) -> FilterReport:
     )
     if not report.kept:
         verdicts = Counter(decision.verdict for decision in decisions)
-        hint = f"pass@{config.pass_at} needs {config.pass_at} error-free samples a task"
+        often, _ = verdicts.most_common(1)[0]
+        hint = _WHY_NONE[often].format(k=config.pass_at)
         if config.rollouts is None:
             hint = "`envgen list` tells how many verdicts of each task are proven"
-        raise ConfigError(f"no task is kept: {dict(sorted(verdicts.items()))}", hint)
+        told = ", ".join(
+            f"{n} {verdict.replace('_', ' ')}" for verdict, n in sorted(verdicts.items())
+        )
+        raise ConfigError(f"no task is kept: {told}", hint)
     subset(dataset, report.kept, config.out, name=config.name, funnel={"filter": _funnel(report)})
     return report
 

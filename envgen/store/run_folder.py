@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -84,15 +85,21 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def lock_folder(folder: Path) -> int:
-    """Hold the run folder until the returned handle is closed or this process ends.
+    """Hold a folder until the returned handle is closed or this process ends.
 
     Raises:
-        StoreError: if another process holds it.
+        StoreError: if another process holds it; it says which one.
     """
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
+        held = os.pread(handle, 200, 0).decode("ascii", "replace").strip()
         os.close(handle)
-        raise StoreError(f"another process is running in {str(folder)!r}") from error
+        raise StoreError(
+            f"another process is running in {str(folder)!r}" + f": {held}" * bool(held),
+            "wait until it has ended, end it, or choose another folder",
+        ) from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()}, since {datetime.now():%H:%M:%S}\n".encode(), 0)
     return handle

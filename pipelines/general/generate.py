@@ -23,6 +23,7 @@ from envgen.core.errors import (
 )
 from envgen.core.executor import ItemOutcome
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
+from envgen.core.registry import near_names
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
 from envgen.pipelines.boundary import broken, outcomes
@@ -118,7 +119,8 @@ class GenerateConfig(Targets):
         unknown = sorted(set(self.categories) - set(KNOWN))
         if unknown:
             raise ConfigError(
-                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(KNOWN)}"
+                f"unknown category {unknown[0]!r}{near_names(unknown[0], KNOWN)}",
+                f"choose from: {', '.join(KNOWN)}",
             )
         return self
 

@@ -13,7 +13,7 @@ import pytest
 
 from envgen.cli.settings import text_of
 from envgen.core.canonical import dumps
-from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.errors import ConfigError, ResumeError, StoreError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
 from envgen.pipelines.general.author import ProceduralAuthor
@@ -123,6 +123,24 @@ def test_an_interrupted_run_goes_on(generated: Path, tmp_path: Path) -> None:
     summary = generate(CONFIG, tmp_path / "ds", workers=1, backend="process")
     assert summary.resumed == 1
     assert contents(tmp_path / "ds") == contents(generated)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from envgen.pipelines.partial import partial_folder\n"
+        "partial_folder(Path(sys.argv[1]), {}); print('held', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-P", "-c", program, str(tmp_path / "ds")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(
+            StoreError, match=rf"another process .*: process {other.pid}, since \d\d:"
+        ):
+            generate(CONFIG, tmp_path / "ds", workers=1)
+        other.communicate()
+    with pytest.raises(ResumeError, match="another configuration"):  # it has ended
+        generate(CONFIG, tmp_path / "ds", workers=1)
 
 
 def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> None:
