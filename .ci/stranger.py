@@ -2,8 +2,8 @@
 
     python3 .ci/stranger.py wheel        build the wheel, install it with no extra, run README's blocks,
                                          every --help and all exports: what needs an extra says so
-    python3 .ci/stranger.py tests [...]  run the tests, with pytest's words: none fails for want of more;
-                                         MORE="bwrap gcc" are programs that are there besides
+    python3 .ci/stranger.py tests [...]  run the tests (of ROOMS, or those named): none fails for want of
+                                         more; MORE="bwrap gcc" are programs that are there besides
 
 Started by root, it gives up all rights first. The project is read where it stands; nothing is written there.
 """
@@ -23,9 +23,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from readme import BLOCK
 
 ROOT = Path(__file__).resolve().parents[1]
+KEPT = ("PIP_", "UV_", "SSL_", "REQUESTS_", "NODE_", "npm_")
+"""Where packages come from, and by which certificates: settings of the machine."""
 USER = 23456
 """Any number that no account has."""
 EXTRA = re.compile(r"error: [^\n]+\nhint: pip install '[\w-]+\[[\w-]+\]'\n")
+ROOMS = """tests/cli tests/environments tests/integrations tests/pipelines/author tests/pipelines/code
+tests/pipelines/test_evidence.py tests/sandboxes tests/test_examples.py tests/test_hostile.py tests/verifiers
+""".split()
+"""Where tests start programs of the machine."""
 FORMATS = "jsonl parquet verifiers trl verl inspect openenv harbor nemo".split()
 HELPS = """
 import sys
@@ -53,10 +59,10 @@ def main() -> int:
     match sys.argv[1:]:
         case ["wheel"]:
             work = wheel
-        case ["tests", *words]:
+        case ["tests", *rooms]:
 
             def work(folder: Path, environ: dict[str, str]) -> bool:
-                return tests(folder, environ, words)
+                return tests(folder, environ, rooms)
         case _:
             sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="stranger-") as place:
@@ -69,7 +75,7 @@ def main() -> int:
             (programs / name).symlink_to(shutil.which(name) or sys.exit(f"{name} is not here"))
         (programs / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
         environ = {"PATH": str(programs), "HOME": place, "LANG": "C.UTF-8", "TMPDIR": place}
-        environ |= {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+        environ |= {key: value for key, value in os.environ.items() if key.startswith(KEPT)}
         return 0 if work(folder, environ) else 1
 
 
@@ -183,23 +189,13 @@ def _fine(code: int, told: str, what: str) -> bool:
     return False
 
 
-def tests(folder: Path, environ: dict[str, str], words: list[str]) -> bool:
-    """Whether no test fails for want of a program or a right."""
+def tests(folder: Path, environ: dict[str, str], rooms: list[str]) -> bool:
+    """Whether no test of those rooms fails for want of a program or a right."""
     python = ROOT / ".venv" / "bin" / "python"
-    command = [
-        str(python),
-        "-P",
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(ROOT),
-        "-c",
-        str(ROOT / "pyproject.toml"),
-    ]
-    words = words or ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder", "-m", "not slow"]
-    return run([*command, *words, str(ROOT / "tests")], folder, environ)[0] == 0
+    command = [str(python), "-P", "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    command += ["-c", str(ROOT / "pyproject.toml"), "-m", "not slow", "-n", "2"]
+    command += ["--dist", "loadgroup", "--no-loadscope-reorder"]
+    return run([*command, *(str(ROOT / one) for one in rooms or ROOMS)], folder, environ)[0] == 0
 
 
 if __name__ == "__main__":
