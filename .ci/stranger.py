@@ -45,17 +45,13 @@ for name in ("", *COMMANDS):
 
 def main() -> int:
     """Become nobody in particular, and do what was asked for."""
-    if os.geteuid() == 0 and (closed := closed_folder(Path(sys.base_prefix))):
-        # Python lies in root's home: this process and its children see it without what else is there.
-        script = (
-            "mount --bind $1 $2 && mount -t tmpfs -o mode=755 none $3 && "
-            "mkdir -p $1 && mount --bind $2 $1; shift 3; exec $@"
-        )
-        with tempfile.TemporaryDirectory() as name:
-            words = [sys.base_prefix, name, str(closed), sys.executable, *sys.argv]
+    if os.geteuid() == 0 and closed_folders():
+        if "INSIDE" not in os.environ:  # mounts of its own, which end with it
+            command = ["unshare", "--mount", sys.executable, *sys.argv]
             return subprocess.run(
-                ["unshare", "--mount", "bash", "-c", script, "open", *words], check=False
+                command, env={**os.environ, "INSIDE": "1"}, check=False
             ).returncode
+        open_folders()
     match sys.argv[1:]:
         case ["wheel"]:
             work = wheel
@@ -79,11 +75,31 @@ def main() -> int:
         return 0 if work(folder, environ) else 1
 
 
-def closed_folder(path: Path) -> Path | None:
-    """The first folder on the way to ``path`` that others may not enter."""
-    return next(
-        (one for one in [*reversed(path.parents), path] if not one.stat().st_mode & 1), None
+NEEDED = (Path(sys.base_prefix), ROOT)
+
+
+def closed_folders() -> list[Path]:
+    """The folders on the way to Python and the project that others may not enter, such as root's home."""
+    first = (
+        next((p for p in [*reversed(one.parents), one] if not p.stat().st_mode & 1), None)
+        for one in NEEDED
     )
+    return list(dict.fromkeys(folder for folder in first if folder is not None))
+
+
+def open_folders() -> None:
+    """Show what is needed in those folders, and nothing else that is there."""
+    hidden = [
+        one for one in NEEDED if any(one.is_relative_to(folder) for folder in closed_folders())
+    ]
+    stash = {one: tempfile.mkdtemp(prefix="stranger-") for one in hidden}
+    for one, place in stash.items():
+        _output(["mount", "--bind", str(one), place])
+    for folder in closed_folders():
+        _output(["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(folder)])
+    for one, place in stash.items():
+        one.mkdir(parents=True, exist_ok=True)
+        _output(["mount", "--bind", place, str(one)])
 
 
 def essential() -> list[Path]:
