@@ -48,10 +48,10 @@ def main() -> int:
     if os.geteuid() == 0 and closed_folders():
         if "INSIDE" not in os.environ:  # mounts of its own, which end with it
             command = ["unshare", "--mount", sys.executable, *sys.argv]
-            return subprocess.run(
-                command, env={**os.environ, "INSIDE": "1"}, check=False
-            ).returncode
-        open_folders()
+            with tempfile.TemporaryDirectory(prefix="stranger-") as stash:
+                environ = {**os.environ, "INSIDE": stash}
+                return subprocess.run(command, env=environ, check=False).returncode
+        open_folders(Path(os.environ["INSIDE"]))
     match sys.argv[1:]:
         case ["wheel"]:
             work = wheel
@@ -87,19 +87,19 @@ def closed_folders() -> list[Path]:
     return list(dict.fromkeys(folder for folder in first if folder is not None))
 
 
-def open_folders() -> None:
-    """Show what is needed in those folders, and nothing else that is there."""
+def open_folders(stash: Path) -> None:
+    """Show what is needed in those folders, and nothing else that is there; ``stash`` is an empty folder."""
     hidden = [
         one for one in NEEDED if any(one.is_relative_to(folder) for folder in closed_folders())
     ]
-    stash = {one: tempfile.mkdtemp(prefix="stranger-") for one in hidden}
-    for one, place in stash.items():
-        _output(["mount", "--bind", str(one), place])
+    for i, one in enumerate(hidden):
+        (stash / str(i)).mkdir()
+        _output(["mount", "--bind", str(one), str(stash / str(i))])
     for folder in closed_folders():
         _output(["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(folder)])
-    for one, place in stash.items():
+    for i, one in enumerate(hidden):
         one.mkdir(parents=True, exist_ok=True)
-        _output(["mount", "--bind", place, str(one)])
+        _output(["mount", "--bind", str(stash / str(i)), str(one)])
 
 
 def essential() -> list[Path]:

@@ -134,7 +134,7 @@ def kernel(connection: str) -> None:
             made.set_hwm(QUEUED)
             return made
 
-    zmq.Context = RoomyContext  # the application makes one of its own
+    zmq.Context = RoomyContext  # type: ignore[misc]  # the application makes one of its own
     threading.Thread.start = started_here(threading.Thread.start)  # type: ignore[method-assign]
     flags = [
         "--HistoryManager.enabled=False",
@@ -281,7 +281,7 @@ class Client:
                 except zmq.Again:
                     break
                 try:
-                    _, frames = self.session.feed_identities(parts)
+                    frames: list[Any] = self.session.feed_identities(parts)[1]
                     header, parent, _, content = (bytes(frame) for frame in frames[1:5])
                     if names[socket] != "iopub" or mine.encode() in parent:
                         found.append((names[socket], self.session.deserialize(frames)))
