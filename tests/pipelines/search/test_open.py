@@ -216,21 +216,3 @@ def test_validate_finds_a_spoilt_proof(corpus: Corpus, reports: Dataset, tmp_pat
         report = validate(tmp_path / gate)
         failed = [one.gate for one in report.tasks[0].evidence if str(one.status) == "failed"]
         assert gate in failed
-
-
-WRITTEN = Path(__file__).parents[2] / "data" / "written"
-
-
-def test_a_recorded_open_question_comes_to_what_it_came_to(tmp_path: Path) -> None:
-    """Its seed was drawn beforehand; one fresh model a conversation saw its requests and nothing else."""
-    seeds = json.loads((WRITTEN / "seeds.json").read_text("utf-8"))["open"]
-    ((seed, wanted),) = seeds["came to"].items()
-    folder = WRITTEN / seed
-    config = WrittenConfig(
-        kind="open", seed=int(seed), questions=1, attempts=1, depth="2", breadth="4", passes=1,
-        writer=f"replay:{folder}/writer.jsonl", verifier=f"replay:{folder}/verifier.jsonl",
-        answerers=f"replay:{folder}/answerer-1.jsonl,replay:{folder}/answerer-2.jsonl#plain",
-    )  # fmt: skip
-    with pytest.raises(PipelineError) as caught:
-        generate_written(config, tmp_path / "qa", workers=1)
-    assert wanted["why"] in str(caught.value.hint)
