@@ -24,7 +24,7 @@ from readme import BLOCK
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ("PIP_", "UV_", "SSL_", "REQUESTS_", "NODE_", "npm_")
-"""Where packages come from, and by which certificates: settings of the machine."""
+"""Prefixes of variables that configure package indexes and certificates."""
 USER = 23456
 """Any number that no account has."""
 EXTRA = re.compile(r"error: [^\n]+\nhint: pip install '[\w-]+\[[\w-]+\]'\n")

@@ -52,7 +52,7 @@ def partial_folder(out: Path, config: Record | JsonValue) -> Path:
 
 
 def _hold(folder: Path) -> None:
-    """Keep other processes out; this one may come again, after an interruption."""
+    """Lock the folder against other processes; this one may lock it again after an interruption."""
     key = folder.resolve()
     if (handle := _held.pop(key, None)) is not None:
         lock = folder / ".lock"

@@ -21,7 +21,7 @@ _MAX_BYTES = 4 * MAX_ACTION_CHARS
 MAX_CALLS_A_MESSAGE = 64
 MAX_NAME = 128
 NAMELESS = "invalid"
-"""The name of a call that has none, or no object."""
+"""Name given to a call that has no name, or is not an object."""
 SHOWN_CHARS = 2_000
 """Of a refused text, as much is kept in the conversation."""
 _KEYS = frozenset(
@@ -30,7 +30,7 @@ _KEYS = frozenset(
         "annotations", "audio", "function_call", "reasoning_details", "metadata",
     }
 )  # fmt: skip
-"""Of an assistant message, as clients of OpenAI's API and of OpenEnv dump it."""
+"""Keys of an assistant message, as clients of OpenAI's API and of OpenEnv dump it."""
 _TEXT_PARTS = ("text", "output_text", "input_text")
 
 

@@ -83,7 +83,7 @@ class Seats:
         return id in self._by_id
 
     def open(self, owner: str = "", *, held: bool = False) -> Seat:
-        """A new place; the oldest whose episode is over, and that no socket holds, is given up for it.
+        """Open a place. When all are taken, the oldest finished one that no socket holds makes room.
 
         Raises:
             FullError: if there are too many.

@@ -52,9 +52,9 @@ class EnvServerConfig(EpisodesConfig):
     port: int = Field(default=8000, ge=0, le=65_535)
     """0: any free one."""
     api_key_env: Annotated[tuple[Label, ...], BeforeValidator(_listed)] = ()
-    """Environment variable that holds a key which clients must send as 'Authorization: Bearer KEY'; several:
-    a key for each client, whose sessions no other key reaches. None: no key is asked for. The address of an
-    episode's tools is a secret of its own and takes none."""
+    """Environment variable that holds a key which clients must send as 'Authorization: Bearer KEY'. Without
+    one no key is asked for. Several: one for each client; a session is reached with the key that opened it
+    alone. The address of an episode's tools is a secret of its own and takes no key."""
     agents_port: int | None = Field(default=None, ge=0, le=65_535)
     """A port of their own for the addresses of episodes' tools. Agents that reach it alone can begin no
     episode and read no reward; the other port then asks for a key, a fresh one where none is named."""

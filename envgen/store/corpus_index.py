@@ -208,7 +208,7 @@ def _places(text: str, wanted: Mapping[str, tuple[str, ...]]) -> list[_WordPlace
 
 
 def _stands_alone(folded: str, start: int, end: int) -> bool:
-    """Whether white space or punctuation on both sides makes a word of it: the usual case, told quickly."""
+    """Whether spaces or punctuation surround a match, which makes it a whole word: a fast common case."""
     if folded[start - 1 : start] not in _BEFORE:
         return False
     after = folded[end : end + 1]

@@ -42,7 +42,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 BARE = re.compile(r"<[\w.]+( object)?( at 0x[0-9a-f]+)?>")
 """The text of something that has no text of its own."""
 FONTS = '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig/>'
-"""Configures no fonts: without it Fontconfig complains into the output of the first plot."""
+"""An empty Fontconfig configuration; without one, Fontconfig prints an error with the first plot."""
 
 
 def main() -> None:
@@ -126,7 +126,7 @@ def kernel(connection: str) -> None:
     from ipykernel.kernelapp import launch_new_instance
 
     class RoomyContext(zmq.Context[Any]):
-        """Makes sockets on which more than the usual 1,000 messages may wait."""
+        """A context whose sockets queue more than the default 1,000 messages."""
 
         def socket(self, *args: Any, **kwargs: Any) -> Any:
             """A socket."""
@@ -373,7 +373,7 @@ class Shown:
         self.room = 2 * MAX_OUTPUT
         """Characters that may still be changed."""
         self.clears = False
-        """The next output clears what there is."""
+        """Whether the next output replaces everything shown so far."""
 
     def add(self, text: str, display: str = "") -> None:
         """More output."""

@@ -106,7 +106,9 @@ def alike(doors: Doors, said: Any) -> Told:
 @pytest.mark.parametrize("what", PAID)
 def test_a_turn_with_the_answer_is_paid_at_every_door(doors: Doors, what: str) -> None:
     said = turn_table.filled(PAID[what], doors.answer)
-    assert alike(doors, said)[1:] == (1.0, True)
+    told = alike(doors, said)
+    assert told[1:] == (1.0, True)
+    assert "must be an object" not in told.text  # null and empty arguments are none
     assert (
         read_messages([{"role": "assistant", **said}])[0] == parse_action(json.dumps(said)).message
     )
